@@ -1,1 +1,1 @@
-"""WHERE code runs: the driver contract (`base`), and one module or folder per driver."""
+"""Devboxes: the driver contract (`base`), and one module or folder per driver."""

@@ -1,6 +1,6 @@
-"""Copies of this machine's programs and libraries, changed so that they take nothing of where they run.
+"""Copies of this machine's programs and libraries, changed to use nothing of the system they run in.
 
-A loader looks for libraries in places that belong to whoever made the system it runs in. Those places are
+A loader looks for libraries in places that belong to the maker of the surrounding system. Those places are
 written in the programs, the libraries and the loader itself, and are changed here, in their bytes.
 """
 
@@ -14,22 +14,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 MAGIC = b"\x7fELF\x02\x01"
-"""Of the files that can be changed here: 64 bits, little end first."""
+"""First bytes of the files that can be changed here: 64 bits, little-endian."""
 CACHE = b"/etc/ld.so.cache\0"
 MOST_CACHE_PATH = len(CACHE) - 1
-"""Characters of the path of a cache of our own: it takes the place of the loader's."""
+"""Most characters in the path of our own cache: it replaces the path in the loader."""
 
 _PRELOAD = b"/etc/ld.so.preload\0"
 _NOWHERE = {_PRELOAD: b"/dev/.benchyard/no\0", CACHE: b"/dev/.benchyardx\0"}
 _SYSTEM_FOLDERS = re.compile(rb"(?:/(?:usr/)?lib(?:x?[0-9]+)?(?:/[a-z0-9_]+-linux-[a-z0-9]+)?/\0){2,}")
-"""Where a loader looks at last, one after the other."""
+"""Folders that a loader searches last, in order."""
 _MODULE_FOLDERS = re.compile(
     rb"/usr/lib[^\0 ]{0,200}/(?:gconv(?:/gconv-modules\.cache)?|locale(?:/locale-archive)?|"
     rb"engines-[0-9.]+|ossl-modules)\0"
 )
-"""Where the C library and OpenSSL find what they load by themselves, or what tells them to."""
+"""Paths from which the C library and OpenSSL load modules or settings by themselves."""
 _PROGRAM_TABLE = ((32, 8), (54, 2), (56, 2))
-"""Where the table of a program's parts is, how large an entry is, and how many there are."""
+"""Position and size of the header fields for the program table's offset, entry size and entry count."""
 _SMALLEST_PART = 56
 _LOADED, _DYNAMIC, _INTERPRETER = 1, 2, 3
 _NEEDED, _STRINGS, _RPATH, _RUNPATH, _NOTHING = 1, 5, 15, 29, 0x6000_0FFF
@@ -38,14 +38,14 @@ _LONGEST_NAME = 255
 _MOST_DYNAMIC_BYTES = 1024**2
 _MOST_PATHS_BYTES = 64 * 1024
 _CACHE_FLAGS = {62: 0x0303, 183: 0x0A03}
-"""Machine -> how a library for it is marked in a cache: x86-64 and aarch64."""
+"""Machine -> flags of a library for it in a cache: x86-64 and aarch64."""
 
 
 Content = bytes | bytearray | mmap.mmap
 
 
 class _Part(NamedTuple):
-    """One entry of a program's table."""
+    """An entry of a program's table."""
 
     at: int
     type: int
@@ -55,7 +55,7 @@ class _Part(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """One entry of what a loader is told."""
+    """An entry of the dynamic section, which instructs the loader."""
 
     at: int
     tag: int
@@ -63,12 +63,12 @@ class _Entry(NamedTuple):
 
 
 def is_elf(content: Content) -> bool:
-    """Whether these bytes are a program or library that can be changed here."""
+    """Tell whether these bytes are a program or library that can be changed here."""
     return content[: len(MAGIC)] == MAGIC and len(content) > 64
 
 
 def loader(content: Content) -> str | None:
-    """The loader that a program names; None for libraries and for programs that need none."""
+    """Return the loader that a program names; None for libraries and for programs that need none."""
     for part in _parts(content):
         if part.type == _INTERPRETER:
             return os.fsdecode(bytes(content[part.offset : part.offset + part.size]).rstrip(b"\0"))
@@ -76,7 +76,7 @@ def loader(content: Content) -> str | None:
 
 
 def loader_place(content: Content) -> tuple[int, int] | None:
-    """Where in a program the path of its loader is, and how many bytes it may have; None if it names none."""
+    """Return the position and space in bytes of the loader's path in a program; None if it names none."""
     for part in _parts(content):
         if part.type == _INTERPRETER:
             return part.offset, part.size
@@ -84,7 +84,7 @@ def loader_place(content: Content) -> tuple[int, int] | None:
 
 
 def needed(content: Content) -> list[str]:
-    """The libraries that a program or library asks for; raises ValueError for what no linker writes."""
+    """Return the libraries that a program or library needs; raise ValueError for content no linker writes."""
     entries = list(itertools.islice(_entries(content), _MOST_ENTRIES))
     if len(entries) == _MOST_ENTRIES or sum(each.tag in (_RPATH, _RUNPATH) for each in entries) > 2:
         raise ValueError("this program tells its loader more than programs do")
@@ -98,24 +98,24 @@ def needed(content: Content) -> list[str]:
 
 
 def with_loader(content: bytes, path: str) -> bytes:
-    """A program that names this loader."""
+    """Return a program that names this loader."""
     changed = bytearray(content)
     written = _name_loader(changed, path)
     return bytes(changed) + written
 
 
 def with_own_paths(content: bytes) -> bytes:
-    """A program or library that says of where to look for others only what begins at its own place."""
+    """Return a program or library whose search paths for libraries are only those relative to itself."""
     changed = bytearray(content)
     _keep_own_paths(changed)
     return bytes(changed)
 
 
 def fit_file(path: Path, program_loader: str) -> None:
-    """Change a library as `with_own_paths` does, and a program as `with_loader` does too, where it lies.
+    """Change a library in place as `with_own_paths` does; a program also as `with_loader` does.
 
-    Libraries may be larger than memory: little is read but what is changed. A file that is neither is left
-    as it is, and so is a broken one, for which it raises ValueError or struct.error.
+    Libraries may be larger than memory: only the changed parts are read. Any other file is left as it is, and
+    so is a broken one, for which it raises ValueError or struct.error.
     """
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
         if not is_elf(content):
@@ -129,9 +129,9 @@ def fit_file(path: Path, program_loader: str) -> None:
 
 
 def _name_loader(content: bytearray | mmap.mmap, path: str) -> bytes:
-    """Have a program find the name of its loader at its end; returns what is to be added there.
+    """Point a program to the name of its loader at the end of the file; return the bytes to append there.
 
-    At the end of the file is space; the kernel reads it from there, and nobody else does.
+    The end of the file has space; only the kernel reads the name there.
     """
     for part in _parts(content):
         if part.type == _INTERPRETER:
@@ -152,7 +152,7 @@ def _keep_own_paths(content: bytearray | mmap.mmap) -> None:
 
 
 def closed_library(content: bytes) -> bytes:
-    """A library that loads nothing but what its loader finds, or what lies in its own place."""
+    """Return a library that loads only libraries found by its loader, or beside itself."""
     nowhere = b"/dev/-"
     return _MODULE_FOLDERS.sub(
         lambda found: nowhere.ljust(len(found[0]) - 1, b"-") + b"\0", with_own_paths(content)
@@ -160,18 +160,18 @@ def closed_library(content: bytes) -> bytes:
 
 
 def closed_loader(content: bytes, cache: str) -> bytes:
-    """A loader that knows no libraries but those of its own cache, which lies at that path."""
+    """Return a loader that knows no libraries but those of its own cache, which lies at that path."""
     path = cache.encode()
     if CACHE not in content or len(path) > MOST_CACHE_PATH:
         raise ValueError(f"this loader cannot have its cache at {cache}")
-    # An empty path is one that nobody can put anything at. Where it must not be empty, /dev is short, and
-    # new in every devbox.
+    # Nothing can be put at an empty path. Where the path must not be empty, /dev is short, and new in each
+    # devbox.
     content = content.replace(_PRELOAD, bytes(len(_PRELOAD))).replace(CACHE, path.ljust(len(CACHE), b"\0"))
     return _SYSTEM_FOLDERS.sub(lambda found: re.sub(rb"/[^\0]+", _in_dev, found[0]), content)
 
 
 def cache(libraries: Mapping[str, str], machine: int) -> bytes:
-    """The content of a loader's cache: name of a library -> its path."""
+    """Return the content of a loader's cache: name of a library -> its path."""
     if machine not in _CACHE_FLAGS:
         raise ValueError(f"caches for machines of kind {machine} are not known")
     ordered = sorted(libraries, key=_cache_order, reverse=True)
@@ -188,16 +188,16 @@ def cache(libraries: Mapping[str, str], machine: int) -> bytes:
 
 
 def machine(content: bytes) -> int:
-    """The kind of machine a program is for."""
+    """Return the kind of machine a program is for."""
     return int.from_bytes(content[18:20], "little")
 
 
 def self_contained(content: bytes) -> bytes:
-    """A program, library or loader that takes nothing of the system it runs in; other files as they are.
+    """Return a program, library or loader that uses nothing of the surrounding system; other files unchanged.
 
-    For programs started by naming the loader and the folder of libraries. The loader would load what the
-    system's /etc/ld.so.preload names into our process. And what a library says of where to look for others
-    comes before what we say, unless it says so in the newer way.
+    Meant for programs started by naming the loader and the folder of libraries. The loader would load the
+    libraries named in the system's /etc/ld.so.preload into our process. And a library's own search paths come
+    before the folder we name, unless they are in the newer form.
     """
     if not is_elf(content):
         return content
@@ -211,7 +211,7 @@ def self_contained(content: bytes) -> bytes:
 
 
 def names(library: Path) -> set[str]:
-    """The names a library goes by where it lies: programs ask for the shorter ones."""
+    """Return the names a library has in its folder: programs ask for the shorter ones."""
     short = library.name.partition(".so")[0]
     return {each.name for each in library.parent.glob(f"{short}.so*") if each.resolve() == library}
 
@@ -238,7 +238,7 @@ def _entries(content: Content) -> Iterator[_Entry]:
 
 
 def _search_paths(content: Content) -> Iterator[tuple[_Entry, int, bytes]]:
-    """What says where to look for libraries: the entry, where its text is in the file, and the text."""
+    """Yield the library search paths: the entry, the position of its text in the file, and the text."""
     return _texts(content, (_RPATH, _RUNPATH))
 
 
@@ -260,6 +260,6 @@ def _texts(content: Content, tags: tuple[int, ...]) -> Iterator[tuple[_Entry, in
 
 
 def _cache_order(name: str) -> list[tuple[int, int]]:
-    """How loaders compare names: numbers by their value, and after all else."""
+    """Return a sort key in the order of loaders: numbers by their value, and after all else."""
     parts = re.findall(rb"[0-9]+|[^0-9]", os.fsencode(name), re.DOTALL)
     return [(1, int(part)) if part.isdigit() else (0, part[0]) for part in parts]

@@ -1,7 +1,7 @@
 """Devboxes for tests: the process driver without Landlock, which fails on request.
 
-Options: `fail_start`, `fail_exec`, `fail_find` (any text: the error's message; `fail_find` only says no),
-`start_delay` (seconds), `without` (capabilities to lack, with commas between them).
+Options: `fail_start`, `fail_exec`, `fail_find` (any text: the error's message; `fail_find` just makes `find`
+return False), `start_delay` (seconds), `without` (capabilities to lack, separated by commas).
 """
 
 import asyncio

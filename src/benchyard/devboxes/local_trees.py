@@ -1,4 +1,4 @@
-"""File trees handled by this very process, for root and for drivers that map no ids."""
+"""File trees handled by this process itself, for root and for drivers that map no ids."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from benchyard.devboxes.layers.unpack import ArchiveLimits, unpack_layer
 from benchyard.errors import ImageError
 
 _PATIENCE = 20
-"""How often the time that a thread may have the processor may pass until it has had it."""
+"""Longest wait for a thread's share of the processor, as a multiple of that share."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -113,9 +113,9 @@ class LocalTrees(Trees):
 
 
 async def unpack_plain(archive: Path, target: Path, most_entries: int, most_bytes: int) -> None:
-    """Unpack a tar that is no layer into an existing folder: files, folders and links that all may read.
+    """Unpack a tar that is not a layer into an existing folder: files, folders and links readable for all.
 
-    Owners, rights beyond that, devices and attributes are left out. Raises ImageError over a limit.
+    Owners, further rights, devices and attributes are left out. Raises ImageError over a limit.
     """
     limits = ArchiveLimits(entries=most_entries, bytes=most_bytes)
     try:
@@ -127,15 +127,15 @@ async def unpack_plain(archive: Path, target: Path, most_entries: int, most_byte
 
 
 async def _run_stoppable(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run in a thread, which ends soon when this is cancelled: what it made is half then."""
+    """Run in a thread, which ends soon when this is cancelled, with its result half made."""
     return await _run_flagged(trees.StopFlag(), function, *args, **kwargs)
 
 
 async def run_within(seconds: float, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run in a thread until it has had the processor for so long, then raise Stopped.
+    """Run in a thread until it has used the processor for so long, then raise Stopped.
 
-    While a thread waits for a busy machine, it holds nobody up; but not for ever. It ends soon when this is
-    cancelled too.
+    A thread that waits for a busy machine delays no other work, but may not wait for ever. It ends soon when
+    this is cancelled too.
     """
     loop, flag = asyncio.get_running_loop(), trees.StopFlag()
     last = loop.time() + seconds * _PATIENCE
@@ -172,13 +172,13 @@ async def _run_flagged(
     except asyncio.CancelledError:
         flag.stop()
         await asyncio.wait([running])
-        # Read, so that nobody complains that it was not.
+        # Retrieved, so that no warning about an unread exception is logged.
         running.exception()
         raise
 
 
 async def _run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run in a thread; when cancelled, wait for its end first, so that nobody clears up under its feet."""
+    """Run in a thread; when cancelled, wait for its end first, so that its files are not cleared under it."""
     running = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
         return await asyncio.shield(running)

@@ -1,6 +1,6 @@
-"""No devboxes at all: each start and each command succeeds at once and does nothing.
+"""A driver without devboxes: each start and each command succeeds at once and does nothing.
 
-For measuring the engine by itself: what a job costs when its devboxes cost nothing. Scores mean nothing here.
+For measuring the engine by itself: the cost of a job whose devboxes cost nothing. Scores mean nothing here.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _STATUS = json.dumps(asdict(Status(0))).encode()
 
 
 class PretendDriver(Driver):
-    """Remembers which devboxes were asked for, and nothing else."""
+    """Driver that only remembers the ids of started devboxes."""
 
     capabilities = frozenset({Capability.HOST_VIEW})
     pretends = True
@@ -97,11 +97,11 @@ class PretendDriver(Driver):
             yield await self._events.get()
 
     def _end(self, path: str) -> None:
-        """Say that a command has ended well: all of them by the same file, for a new one costs the disk."""
+        """Write the status of a successful command: a link to one file, since new files cost the disk."""
         try:
             os.link(f"{self.folder}/status.json", path)
         except OSError:
-            # There is none yet, or it has as many names as the disk allows.
+            # The file does not exist yet, or has as many names as the disk allows.
             fresh = self.folder / "status.json.part"
             fresh.write_bytes(_STATUS)
             fresh.replace(self.folder / "status.json")

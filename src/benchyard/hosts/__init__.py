@@ -1,1 +1,1 @@
-"""ON WHICH MACHINE: the host (one machine's drivers, images and execution files)."""
+"""Hosts: the machines that hold devboxes, with their drivers, images and execution files."""

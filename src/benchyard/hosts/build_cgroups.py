@@ -1,4 +1,4 @@
-"""Control groups for builds: one per build and hierarchy, with a limit on memory, gone with it."""
+"""Control groups for builds: one per build and hierarchy, with a limit on memory, removed after it."""
 
 import contextlib
 import errno
@@ -16,19 +16,19 @@ _PATIENCE_SECONDS = 10.0
 
 
 class BuildCgroups(BuildGroups):
-    """Groups in every hierarchy this process may use; none where it may use none."""
+    """Groups in every hierarchy this process may use; none if there is no such hierarchy."""
 
     def __init__(self, folder: Path) -> None:
         self._owner = cgroups.owner(folder)
 
     def clear(self) -> None:
-        """Remove what a server that was killed left; its processes died with it."""
+        """Remove the groups of a killed server; its processes died with it."""
         for folder in cgroups.find_groups(self._owner):
             _remove(folder)
 
     @contextlib.contextmanager
     def opened(self, build_id: str, memory_bytes: int) -> Iterator[BuildGroup]:
-        # Looked for each time: a group around all that nothing is in does not stay behind.
+        # Detected each time, since an empty outer group is removed.
         found = cgroups.detect(self._owner)
         limits = DevboxLimits(cpus=os.cpu_count() or 1, memory_bytes=memory_bytes, pids=_PIDS)
         try:
@@ -43,7 +43,7 @@ class BuildCgroups(BuildGroups):
 
 
 class _BuildCgroup(BuildGroup):
-    """The groups of one build; a context manager, since it listens for the kernel's word about memory."""
+    """The groups of one build; a context manager, since it listens for memory events of the kernel."""
 
     def __init__(self, folders: list[Path], name: str) -> None:
         self.parent = name if folders else None
@@ -75,7 +75,7 @@ class _BuildCgroup(BuildGroup):
 
 
 def _joinable(folder: Path) -> Path:
-    """Where the engine joins: version 2 keeps processes in leaves, so that containers can be beside them."""
+    """Return the group the engine joins: a leaf beside those of containers, as version 2 demands."""
     if not (folder / "cgroup.controllers").exists():
         return folder
     controllers = (folder / "cgroup.controllers").read_text().split()
@@ -86,7 +86,7 @@ def _joinable(folder: Path) -> Path:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a group and those in it, which are empty as soon as their last process is gone."""
+    """Remove a group and the groups in it, which are empty once their last process is gone."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while folder.is_dir():
         try:

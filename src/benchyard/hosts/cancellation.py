@@ -1,4 +1,4 @@
-"""Work that comes to its end although whoever waited for it was cancelled."""
+"""Work that runs to its end although its caller was cancelled."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await something that must not be cut in half: a cancellation is delivered after it has ended."""
+    """Await work that must not be interrupted: a cancellation is delivered after its end."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
@@ -21,7 +21,7 @@ async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
         await asyncio.wait([task])
         error = None if task.cancelled() else task.exception()
         if isinstance(error, BenchyardError):
-            # Who gave up does not ask how it went, and others may have been in its way.
+            # The cancelled caller does not learn the result, and other work may have been in its way.
             _log.info("failed after nobody waited for it any more: %s", error.message)
         elif error is not None:
             _log.error("failed after nobody waited for it any more", exc_info=error)
@@ -32,19 +32,19 @@ _PATIENCE_SECONDS = 10.0
 
 
 class PendingWork:
-    """What was begun and has to come to its end."""
+    """Work under way that must run to its end."""
 
     def __init__(self) -> None:
         self._work: set[asyncio.Task[None]] = set()
 
     async def whole(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it; a cancellation leaves it to itself."""
+        """Do the work; if cancelled, let it go on in the background."""
         task = asyncio.ensure_future(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
         await asyncio.shield(task)
 
     async def ended(self) -> None:
-        """Wait until all of it has ended, for a while: what has not by then is taken up by the next host."""
+        """Wait a while until all of it has ended; the next host takes up the rest."""
         if self._work:
             await asyncio.wait(self._work, timeout=_PATIENCE_SECONDS)

@@ -1,4 +1,4 @@
-"""Deletes a server's data folder, with the files of devboxes that their user may not remove."""
+"""Deletion of a server's data folder, with the files of devboxes that the user may not remove."""
 
 import contextlib
 import errno
@@ -19,13 +19,13 @@ _MOST_BYTES = 4096
 
 
 def check_data_folder(data: Path) -> None:
-    """Refuse a folder that no server has made."""
+    """Refuse a folder that was not made by a server."""
     if not ((data / _LOCK).is_file() and (data / "driver").is_dir()) and not _is_remainder(data):
         raise UsageError(f"{data} is not the data folder of a server; nothing was deleted")
 
 
 def _is_remainder(data: Path) -> bool:
-    """Whether it is what `rm -r` leaves for an ordinary user: layers, named by their digests, and no more."""
+    """Tell whether only the remains of `rm -r` by an ordinary user are there: layers, named by digests."""
     try:
         layers = list((data / "images" / "layers").iterdir())
         others = {path.name for path in data.iterdir()} - {"host", "images"}
@@ -64,7 +64,7 @@ def _lock(data: Path) -> Iterator[None]:
 
 
 def _as_owner_of_everything(data: Path) -> None:
-    """Remove the folder in a child that is root over the ids which devboxes of an ordinary user have."""
+    """Remove the folder in a child that is root over the ids of an ordinary user's devboxes."""
     namespace = None
     if os.getuid() != 0:
         with contextlib.suppress(OSError):  # a user without such ids has no files of theirs either
@@ -94,7 +94,7 @@ def _as_owner_of_everything(data: Path) -> None:
 
 def _remove(data: Path) -> None:
     for path in sorted(data.iterdir(), key=lambda each: each.name == _LOCK):
-        # The lock goes last: as long as it is there, the folder is known for what it is.
+        # The lock goes last: as long as it is there, the folder is recognized as a data folder.
         remove_tree(str(path))
     try:
         data.rmdir()

@@ -1,4 +1,4 @@
-"""Programs and packages of the server that a plain install may lack: what needs each, and how to get it."""
+"""Programs and packages of the server that a plain install may lack: their users, and how to get them."""
 
 import importlib.util
 import os
@@ -20,37 +20,37 @@ class Dependency:
     needed_for: str
     remedy: str
     is_program: bool = True
-    """Else it is a Python package."""
+    """A program, not a Python package."""
 
     @property
     def is_here(self) -> bool:
-        """Whether this machine has it."""
+        """Tell whether this machine has it."""
         if self.is_program:
             return find_program(self.name) is not None
         return importlib.util.find_spec(self.name) is not None
 
     @property
     def complaint(self) -> str:
-        """What is missing and what to type, for the end of an error message."""
+        """Return the missing dependency and the command to install it, for the end of an error message."""
         kind = "program" if self.is_program else "Python package"
         return f"this server lacks the {kind} `{self.name}`: {self.remedy}"
 
 
 def find_program(name: str) -> Path | None:
-    """A program of PATH; one that pip installs is looked for beside the running Python first."""
+    """Find a program of PATH; one that pip installs is looked for beside the running Python first."""
     folders = [*(_python_folders() if name in _FROM_PIP else ()), *os.get_exec_path()]
     found = shutil.which(name, path=os.pathsep.join(folders))
     return Path(found).resolve() if found else None
 
 
 def _python_folders() -> tuple[str, ...]:
-    """Where pip puts programs for this Python: of its environment, and of the user."""
+    """Return the folders where pip puts programs for this Python: of its environment, and of the user."""
     user = sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user"))
     return sysconfig.get_path("scripts"), str(Path(sys.executable).parent), user
 
 
 def missing(needed: Iterable[Dependency]) -> list[Dependency]:
-    """Those that are not here."""
+    """Return the dependencies that are not here."""
     return [each for each in needed if not each.is_here]
 
 

@@ -1,4 +1,4 @@
-"""One devbox on this host: its commands, its named shells, and what becomes of them when it ends."""
+"""A devbox on this host: its commands, its named shells, and their fate when it ends."""
 
 import asyncio
 import contextlib
@@ -40,23 +40,23 @@ _READ_BY_SHELLS = frozenset({"BASH_ENV", "ENV"})
 
 @dataclass(frozen=True)
 class DevboxTies:
-    """What a devbox needs of its host."""
+    """The parts of a host that its devboxes use."""
 
     driver: Driver
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     """Run something in the background."""
     on_end: Callable[[str, str], None]
-    """Hear of an execution that has completed: the devbox's id and its own."""
+    """Called for a completed execution with the devbox's id and its own."""
     on_start: Callable[[], None]
-    """Hear that there is a new execution."""
+    """Called for each new execution."""
     vault: Vault
-    """Seals what lies on disk and may be secret."""
+    """Seals data on disk that may be secret."""
     outputs: OutputBudget
-    """What all outputs of the machine may take."""
+    """The limit on all outputs of the machine."""
 
 
 class HostDevbox:
-    """What the host holds of one devbox."""
+    """The host's state of one devbox."""
 
     def __init__(
         self, entry: DevboxEntry, spec: DevboxSpec, ties: DevboxTies, image_env: Mapping[str, str]
@@ -66,7 +66,7 @@ class HostDevbox:
         self.is_running = False
         self._why_ended = ""
         folder = spec.folder / "executions"
-        # One that begins now: none has to be looked for on disk.
+        # A new devbox has no earlier executions to look for on disk.
         self._is_known_whole = not folder.exists()
         self.executions = HostExecutions(folder, ties.vault)
         self.image_env = image_env
@@ -82,13 +82,13 @@ class HostDevbox:
         self._is_reaching_told = False
 
     def require_running(self) -> None:
-        """Raise DevboxGone unless it runs."""
+        """Raise DevboxGone if it does not run."""
         if not self.is_running:
             why = f" ({self._why_ended})" if self._why_ended else ""
             raise DevboxGone(f"devbox {self.spec.id} does not run{why}; resume it, or create a new one")
 
     def find(self, execution_id: str) -> HostExecution:
-        """One execution; raises NotFound."""
+        """Return an execution; raise NotFound."""
         execution = self.executions.find(execution_id)
         if execution is None:
             raise NotFound(f"devbox {self.spec.id} has no execution {execution_id}")
@@ -111,7 +111,7 @@ class HostDevbox:
             shell.queue.append(request.id)
             if shell.queue[0] != request.id:
                 return execution
-        # Not cancelled half-way: nobody would know whether the command runs.
+        # Not cancelled half-way: it would be unknown whether the command runs.
         await asyncio.shield(self._hand_over(execution, shell))
         return execution
 
@@ -150,7 +150,7 @@ class HostDevbox:
             program = await self._shell_program()
             invocation = shell.invocation(program, request.command, request.env, folder, opened)
             execution.capture = Capture(folder / "state")
-        # Before it counts as one that runs.
+        # Set before it counts as running.
         execution.output_bytes = self._granted_output(request)
         self.executions.begin(execution)
         command = Command(
@@ -178,7 +178,7 @@ class HostDevbox:
     def _granted_output(self, request: ExecRequest) -> int:
         limits = self.spec.limits
         if request.strict:
-            # Scorers are not cut short by what others have said.
+            # Scorers are not cut short by the output of others.
             return limits.output_bytes
         used = 0 if limits.all_output_bytes is None else self.executions.used_bytes()
         return self._outputs.stream_bytes(limits, used)
@@ -186,7 +186,7 @@ class HostDevbox:
     def _environment(self, request: ExecRequest) -> dict[str, str]:
         own = {**self.image_env, **self.entry.request.env}
         if request.argv is not None:
-            # What these name would be read by a shell before anything it was told to do.
+            # A shell would read the files named by these before it does anything else.
             own = {name: value for name, value in own.items() if name not in _READ_BY_SHELLS}
         return {**own, **request.env}
 
@@ -221,7 +221,7 @@ class HostDevbox:
         return True
 
     def look(self, execution_id: str) -> None:
-        """Take note if a running execution has ended, as its folder tells."""
+        """Note the end of a running execution if its folder has a status."""
         execution = self.executions.active.get(execution_id)
         status = read_status(execution.folder) if execution and execution.is_started else None
         if execution is None or status is None:
@@ -232,7 +232,7 @@ class HostDevbox:
             self._spawn(self._explain(execution, status))
 
     def _reached_out(self) -> bool:
-        """Whether programs tried to leave a devbox without a network, the first time that this is seen."""
+        """Tell, the first time only, that programs tried to leave a devbox without a network."""
         if self.spec.network is not Network.NONE or self._is_reaching_told:
             return False
         try:
@@ -274,7 +274,7 @@ class HostDevbox:
         self._on_end(self.spec.id, execution.request.id)
 
     def _leave(self, shell: Shell | None, execution_id: str) -> None:
-        """Take an execution out of its shell's queue, and let the next one begin."""
+        """Take an execution out of its shell's queue, and start the next one."""
         if shell is None or execution_id not in shell.queue:
             return
         was_first = shell.queue[0] == execution_id
@@ -289,7 +289,7 @@ class HostDevbox:
         await self._begin(execution, shell)
 
     async def _begin(self, execution: HostExecution, shell: Shell | None) -> None:
-        """Start what nobody waits for any more to be told that it could not be started."""
+        """Start a queued command whose caller is gone and cannot receive a start error."""
         try:
             await self._start(execution, shell)
         except (BenchyardError, OSError) as error:
@@ -299,7 +299,7 @@ class HostDevbox:
             self._leave(shell, execution.request.id)
 
     async def take_up(self) -> None:
-        """Go on, after a restart, with executions that had not ended, and begin those that had not begun."""
+        """Resume, after a restart, executions that had not ended, and begin those that had not begun."""
         for execution in self.executions.unfinished():
             self.executions.take_up(execution)
             execution.is_started = execution.is_started and await self._has_begun(execution)
@@ -316,12 +316,12 @@ class HostDevbox:
                 self._spawn(self._next(shell))
 
     async def _has_begun(self, execution: HostExecution) -> bool:
-        """Whether the devbox knows of it; if not, the server ended with the command still in its hands."""
+        """Tell whether the devbox has the command; else the server ended before it was handed over."""
         is_known = await self._driver.control(self.spec.id, execution.request.id, Signal(0))
         return is_known or read_status(execution.folder) is not None
 
     async def end(self, reason: str) -> None:
-        """The devbox does not run any more: so does nothing in it."""
+        """End all executions of a devbox that does not run any more."""
         self.is_running = False
         self._why_ended = reason
         if not self.executions.active and not self._is_known_whole:
@@ -334,11 +334,11 @@ class HostDevbox:
 
     @contextlib.asynccontextmanager
     async def still_disk(self) -> AsyncIterator[Path]:
-        """What it has changed, with every process that could change more of it standing still."""
+        """Yield the devbox's changes while all processes that could change more stand still."""
         is_frozen = self.is_running and Capability.FREEZE in self._driver.capabilities
         try:
             if is_frozen:
-                # Cut in half, it could end after the thaw that follows.
+                # Interrupted, the freeze could finish after the thaw that follows.
                 await run_to_end(self._driver.freeze(self.spec.id))
             async with self._driver.storage.changes(self.spec) as changes:
                 yield changes
@@ -348,7 +348,7 @@ class HostDevbox:
                     await asyncio.shield(self._driver.thaw(self.spec.id))
 
     def release(self) -> None:
-        """Let go of what only this process holds; the devbox lives on."""
+        """Release the resources of this process only; the devbox lives on."""
         for execution in self.executions.active.values():
             if execution.capture is not None:
                 execution.capture.release()

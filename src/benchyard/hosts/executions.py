@@ -1,4 +1,4 @@
-"""The executions of one devbox, each a folder on disk; and hints about those that went wrong."""
+"""The executions of one devbox, each a folder on disk; and hints about failed ones."""
 
 import asyncio
 import errno
@@ -53,7 +53,7 @@ REACHED_OUT = (
 
 
 def hint_from_status(status: Status, output_bytes: int) -> str | None:
-    """What the status alone tells of a command that was granted so much output."""
+    """Return a hint from the status alone, for a command with this limit of output."""
     if status.timed_out:
         return "The command ran into its time limit; it and everything it had started was killed."
     if status.error and status.error.startswith(_OUTPUT):
@@ -66,7 +66,7 @@ def hint_from_status(status: Status, output_bytes: int) -> str | None:
 
 
 def hint_from_output(status: Status, network: Network, folder: Path) -> str | None:
-    """What the end of the output tells about a command that failed."""
+    """Return a hint from the end of the output of a command that failed."""
     if status.exit_status == 0 or status.killed:
         return None
     ends = [_end(folder / name) for name in ("stderr", "stdout")]
@@ -89,22 +89,22 @@ def _end(path: Path) -> bytes:
 _logger = logging.getLogger(__name__)
 
 _REMEMBERED = 256
-"""Completed executions kept in memory; the others are read from their folders again."""
+"""Number of completed executions kept in memory; the others are read from their folders again."""
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970."""
+    """Return milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def command_line(request: ExecRequest) -> str:
-    """The command as a line of text."""
+    """Return the command as a line of text."""
     return request.command if request.argv is None else shlex.join(request.argv)
 
 
 @dataclass
 class HostExecution:
-    """One execution."""
+    """An execution on this host."""
 
     folder: Path
     request: ExecRequest
@@ -115,11 +115,11 @@ class HostExecution:
     done: asyncio.Event = field(default_factory=asyncio.Event)
     capture: Capture | None = None
     output_bytes: int | None = None
-    """What each stream was granted, where that is known: of one from an earlier server it is not."""
+    """Limit of each stream, if known: for one from an earlier server it is not."""
 
     @property
     def kept_bytes(self) -> int:
-        """What its output takes."""
+        """Return the bytes of its output."""
         return output.size(f"{self.folder}/stdout") + output.size(f"{self.folder}/stderr")
 
     def _granted(self, limits: DevboxLimits) -> int:
@@ -130,7 +130,7 @@ class HostExecution:
         )
 
     def state(self, devbox_id: str, limits: DevboxLimits) -> ExecutionState:
-        """What the server is told."""
+        """Return the state reported to the server."""
         status = self.status
         state = "completed" if status else "running" if self.is_started else "queued"
         return ExecutionState(
@@ -153,7 +153,7 @@ class HostExecution:
 
 
 class HostExecutions:
-    """All executions of one devbox; the variables that each was given are sealed."""
+    """All executions of one devbox; the variables of each are sealed."""
 
     def __init__(self, folder: Path, vault: Vault) -> None:
         self._folder = folder
@@ -161,10 +161,10 @@ class HostExecutions:
         self.active: dict[str, HostExecution] = {}
         self._recent: OrderedDict[str, HostExecution] = OrderedDict()
         self._ended_bytes: int | None = None
-        """What the output of all that ended takes; None until somebody asks."""
+        """Bytes of the output of all ended executions; None until first needed."""
 
     def used_bytes(self) -> int:
-        """What the output of those that ended takes, and of those that run, what it may come to."""
+        """Return the output bytes of ended executions, plus the most that running ones may add."""
         if self._ended_bytes is None:
             active = sum(each.kept_bytes for each in self.active.values())
             self._ended_bytes = tree_bytes(self._folder) - active
@@ -172,7 +172,7 @@ class HostExecutions:
         return self._ended_bytes + sum(2 * (each.output_bytes or 0) for each in running)
 
     def add(self, request: ExecRequest) -> tuple[HostExecution, bool]:
-        """The execution of that id, and whether it is new; raises UsageError if the id stands for another."""
+        """Return the execution of that id, and True if new; raise UsageError if the id is of another."""
         folder = self._folder / check_name(request.id)
         known = self.active.get(request.id) or self._recent.get(request.id)
         if known is None and not _make(folder):
@@ -195,28 +195,28 @@ class HostExecutions:
         return execution, True
 
     def find(self, execution_id: str) -> HostExecution | None:
-        """The execution of that id, from memory or from disk."""
+        """Return the execution of that id, from memory or from disk."""
         known = self.active.get(execution_id) or self._recent.get(execution_id)
         return known or _load(self._folder / check_name(execution_id), self._vault)
 
     async def all(self) -> list[HostExecution]:
-        """Every execution, oldest first."""
+        """Return every execution, oldest first."""
         known = {**self._recent, **self.active}
         found = await asyncio.to_thread(_load_all, self._folder, known, self._vault)
         return sorted(found, key=lambda one: one.created_ns)
 
     def unfinished(self) -> list[HostExecution]:
-        """Those on disk that have no status, oldest first; blocks, but does not read the others' requests."""
+        """Return executions on disk without a status, oldest first; blocks, but reads no others' requests."""
         folders = self._folder.iterdir() if self._folder.is_dir() else ()
         found = [_load(folder, self._vault) for folder in folders if read_status(folder) is None]
         return sorted((one for one in found if one), key=lambda one: one.created_ns)
 
     def begin(self, execution: HostExecution) -> None:
-        """Count it as started; after a restart, the output files that the driver makes tell."""
+        """Mark it as started; after a restart, the output files made by the driver show that."""
         execution.is_started = True
 
     def finish(self, execution: HostExecution, status: Status, hint: str | None = None) -> None:
-        """Note how it ended, and tell everybody who waits."""
+        """Note how it ended, and wake everything that waits for it."""
         if hint:
             _try_to_write(execution.folder / "hint", hint)
         execution.status = status
@@ -230,11 +230,11 @@ class HostExecutions:
             self._recent.popitem(last=False)
 
     def cut_short(self, execution: HostExecution, status: Status) -> None:
-        """Give an execution that nobody will end any more its status, unless it has one after all."""
+        """Write a status for an execution that cannot get one any more, unless it has one after all."""
         found = read_status(execution.folder)
         if found is None:
             found = status
-            # Tried only: where there is no space for it, the next server comes to the same end.
+            # An attempt only: without space for it, the next server comes to the same end.
             _try_to_write(execution.folder / "status.json", json.dumps(asdict(status)))
         if execution.capture is not None:
             execution.capture.close()
@@ -246,12 +246,12 @@ class HostExecutions:
         shutil.rmtree(execution.folder, ignore_errors=True)
 
     def take_up(self, execution: HostExecution) -> None:
-        """Hold one that was found on disk and has not ended."""
+        """Track an unfinished execution found on disk."""
         self.active[execution.request.id] = execution
 
 
 def _try_to_write(path: Path, text: str) -> None:
-    """Write what must not keep an execution from ending; in place, for space that was set aside."""
+    """Write a file whose failure must not keep an execution from ending; in place, into reserved space."""
     try:
         _write(os.fspath(path), text)
     except OSError as error:
@@ -259,7 +259,7 @@ def _try_to_write(path: Path, text: str) -> None:
 
 
 def _write(path: str, text: str) -> None:
-    """Write a small file in place: for space that was set aside."""
+    """Write a small file in place, into reserved space."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         data = text.encode()
@@ -278,7 +278,7 @@ def _load_all(folder: Path, known: Mapping[str, HostExecution], vault: Vault) ->
 
 
 def _make(folder: Path) -> bool:
-    """Make a folder; False if it was there."""
+    """Make a folder; return False if it exists."""
     path = str(folder)
     try:
         os.mkdir(path, 0o700)  # noqa: PTH102  (done for every command)
@@ -294,14 +294,14 @@ def _load(folder: Path, vault: Vault) -> HostExecution | None:
     try:
         noted: dict[str, Any] = json.loads((folder / "request.json").read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        # Half of it was written when the server was killed: nobody was told that it exists.
+        # The server was killed while writing it: the execution was never reported to a caller.
         return None
     created_ns = noted.pop("created_ns")
     for name in ("pty", "argv"):
         if noted.get(name):
             noted[name] = tuple(noted[name])
     status = read_status(folder)
-    # Who has ended needs none any more.
+    # An ended execution needs none any more.
     noted["env"] = {} if status else _variables(folder, noted["env"], vault)
     execution = HostExecution(folder, ExecRequest(**noted), created_ns)
     execution.is_started = (folder / "stdout").exists()

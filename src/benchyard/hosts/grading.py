@@ -43,20 +43,20 @@ _MOST_CHARACTERS = 32 * 1024
 
 @dataclass(frozen=True)
 class CarriedAnswer:
-    """What became of an answer."""
+    """The result of carrying an answer."""
 
     entries: int
     """Files, folders and links."""
     bytes: int
     refused: list[str]
-    """What was left out: each path, and why."""
+    """The paths left out, each with its reason."""
     paths: tuple[str, ...] = ()
-    """Where it is whole as it was left."""
+    """Paths whose content was carried whole."""
     home: str | None = None
-    """Where only what is visible is as it was left, unless one of the paths leads to it."""
+    """Home of which only the visible content was carried, unless it is at one of the paths."""
 
     def has(self, path: str) -> bool:
-        """Whether something is as it was left, and not as it was at the start."""
+        """Tell whether the path shows the work, not the state at the start."""
         named = [each for each in self.paths if f"{path}/".startswith(f"{each}/")]
         if self.home is None or not path.startswith(f"{self.home}/"):
             return bool(named)
@@ -65,7 +65,7 @@ class CarriedAnswer:
 
 
 def check_answer_paths(paths: Sequence[str]) -> tuple[str, ...]:
-    """The outermost of these absolute paths, in order; raises UsageError for what cannot be one."""
+    """Return the outermost of these absolute paths, in order; raise UsageError for an invalid one."""
     if len(paths) > _MOST_PATHS or sum(map(len, paths)) > _MOST_CHARACTERS:
         raise UsageError(
             f"an answer has at most {_MOST_PATHS} paths, of {_MOST_CHARACTERS} characters in all"
@@ -86,7 +86,7 @@ def _is_plain(path: str) -> bool:
 async def make_answer_image(
     store: ImageStore, stacks: tuple[Image, Image], paths: tuple[str, ...], image_id: str
 ) -> CarriedAnswer:
-    """Make an image of the second one that has these paths as the first one has them."""
+    """Make an image of the second one that has the content of the first one at these paths."""
     source, onto = (store.rootfs(each) for each in stacks)
     return await _with_layer(store, stacks, partial(store.trees.carry, source, onto, paths), image_id)
 
@@ -98,7 +98,7 @@ async def make_work_image(
     home: str | None,
     image_id: str,
 ) -> CarriedAnswer:
-    """Make an image of the second one that has the work in these paths and the home as the first one has."""
+    """Make an image of the second one that has the work of the first one in these paths and the home."""
     source, onto = (store.rootfs(each) for each in stacks)
     carry = partial(store.trees.carry_work, source, onto, paths, home)
     return await _with_layer(store, stacks, carry, image_id)
@@ -132,14 +132,14 @@ _MAX_PATH = 4096
 
 
 class DiskChange(NamedTuple):
-    """One path that is not as it was."""
+    """A changed path."""
 
     path: str
-    """Absolute; bytes that are no UTF-8 are shown as `\\xff`."""
+    """Absolute; bytes that are not UTF-8 are shown as `\\xff`."""
     kind: str
     """`added`, `modified` or `deleted`."""
     type: str
-    """`file`, `folder`, `link`, `device` or `other`: what it is now, or was before it was deleted."""
+    """`file`, `folder`, `link`, `device` or `other`: the type now, or before it was deleted."""
     mode: int
     """The permission bits."""
     size: int
@@ -147,24 +147,24 @@ class DiskChange(NamedTuple):
 
 @dataclass(frozen=True)
 class DiskChanges:
-    """Every path that is not as it was, or the first of them."""
+    """Every changed path, or the first of them."""
 
     changes: tuple[DiskChange, ...]
     total: int
     truncated: bool
-    """Whether some are not listed."""
+    """Some changes are not listed."""
     exact: bool
-    """False when there was too much to note: what was not noted is judged by its time alone then."""
+    """False if there was too much to note: entries that were not noted are judged by their time alone."""
 
 
 async def mark_disk(devbox: HostDevbox, trees: Trees, name: str = _MARK) -> bool:
-    """Remember the disk as it is; False if it holds more than can be remembered."""
+    """Mark the state of the disk; return False if it holds too much for a complete mark."""
     async with devbox.still_disk() as changes:
         return await trees.note(changes, devbox.spec.folder / name)
 
 
 async def changes_since_named_mark(devbox: HostDevbox, trees: Trees, below: Rootfs, name: str) -> DiskChanges:
-    """What is different since the mark of that name, which is removed."""
+    """Return the differences since the mark of that name, which is removed."""
     file = devbox.spec.folder / name
     try:
         async with devbox.still_disk() as disk:
@@ -176,7 +176,7 @@ async def changes_since_named_mark(devbox: HostDevbox, trees: Trees, below: Root
 async def changes_since_mark(
     devbox: HostDevbox, trees: Trees, below: Rootfs, aside: Sequence[str]
 ) -> DiskChanges:
-    """What is different since the mark; raises Conflict if there is none."""
+    """Return the differences since the mark; raise Conflict if there is none."""
     if len(aside) > _MOST_ASIDE or any(len(path) > _MAX_PATH for path in aside):
         raise UsageError(f"at most {_MOST_ASIDE} folders can be left out of a list of changes")
     require_mark(devbox)
@@ -185,7 +185,7 @@ async def changes_since_mark(
 
 
 def require_mark(devbox: HostDevbox, disk: Path | None = None) -> None:
-    """Raise Conflict if there is nothing to compare with, or nothing to be compared."""
+    """Raise Conflict if there is no mark, or no disk to compare with it."""
     if not (devbox.spec.folder / _MARK).exists() or not (disk or devbox.spec.changes).exists():
         raise Conflict(
             f"devbox {devbox.spec.id} has no mark to be compared with; mark it when it has started"
@@ -199,7 +199,7 @@ async def compare_with_mark(
     aside: Sequence[str] = (),
     counted: Sequence[str] = (),
 ) -> DiskChanges:
-    """What is different since the mark on a disk that stands still: its changes, and what lies below them."""
+    """Return the differences since the mark on a still disk, given its changes and the layers below."""
     return await _compare(devbox, trees, disk, devbox.spec.folder / _MARK, aside, counted)
 
 
@@ -237,12 +237,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class OpenedFiles:
-    """Which watched files were opened; told when the watch has ended."""
+    """Watched files that were opened; filled when the watch has ended."""
 
     paths: list[str] | None = None
-    """In order; None if it is not known."""
+    """The opened files, in order; None if they are not known."""
     unwatched: Sequence[str] = ()
-    """What is there and could not be watched."""
+    """Files that exist and could not be watched."""
 
 
 class DevboxGrading:
@@ -257,7 +257,7 @@ class DevboxGrading:
         lock: Callable[[str], asyncio.Lock],
         image: Callable[[DevboxEntry], Awaitable[Image]],
     ) -> None:
-        """Take the driver, the images, and how the host finds a devbox, its lock and its image."""
+        """Take the driver, the images, and functions for finding a devbox, its lock and its image."""
         self._driver = driver
         self._images = images
         self._devbox = devbox
@@ -266,7 +266,7 @@ class DevboxGrading:
         self._trees = driver.trees
 
     def shown_folders(self) -> set[Path]:
-        """The folders of this machine that devboxes show, running or at rest."""
+        """Return the folders of this machine that devboxes show, running or at rest."""
         found = set()
         for devbox_id in self._images.holders():
             with contextlib.suppress(NotFound):
@@ -274,12 +274,12 @@ class DevboxGrading:
         return found
 
     async def mark(self, devbox_id: str) -> bool:
-        """Remember the devbox's disk as it is, for `changed`; False if it holds too much to be exact."""
+        """Mark the state of the devbox's disk, for `changed`; False if it holds too much to be exact."""
         async with self._lock(devbox_id):
             return await mark_disk(self._devbox(devbox_id), self._trees)
 
     async def changed(self, devbox_id: str, aside: Sequence[str] = ()) -> DiskChanges:
-        """What is different on the disk since the mark, not counting what lies in the folders `aside`."""
+        """Return the differences on the disk since the mark, but for content of the folders `aside`."""
         async with self._lock(devbox_id):
             devbox = self._devbox(devbox_id)
             below = self._images.rootfs(await self._image(devbox.entry))
@@ -287,7 +287,7 @@ class DevboxGrading:
 
     @contextlib.asynccontextmanager
     async def watch_disk(self, devbox_id: str) -> AsyncIterator[Callable[[], Awaitable[DiskChanges]]]:
-        """Remember the disk as it is; the function that is given tells what was changed on it since then."""
+        """Mark the state of the disk; yield a function that returns the changes since then."""
         devbox, name = self._devbox(devbox_id), f"mark-{secrets.token_hex(8)}"
 
         async def look() -> DiskChanges:
@@ -303,33 +303,33 @@ class DevboxGrading:
             (devbox.spec.folder / name).unlink(missing_ok=True)
 
     async def freeze(self, devbox_id: str, image_id: str, kind: str) -> DiskChanges:
-        """Keep the disk as an image, and tell what is different on it since the mark: both of one moment.
+        """Keep the disk as an image, and return its differences since the mark: both of one moment.
 
-        Else something could be there while the one is done, and gone while the other is.
+        Otherwise a file could exist for one of them, and be gone for the other.
         """
         images = self._images
         async with self._lock(devbox_id):
             devbox = self._devbox(devbox_id)
             require_mark(devbox)
             started_from = await self._image(devbox.entry)
-            # Before it is frozen: merging what lies below may take longer than copying its changes.
+            # Before it is frozen: merging the layers below may take longer than copying the changes.
             async with images.shallow(started_from) as parent, devbox.still_disk() as disk:
                 found = await compare_with_mark(devbox, self._trees, (disk, images.rootfs(started_from)))
                 await images.add_layer(parent, disk, image_id, move=False, kind=kind)
             return found
 
     def can_take(self) -> bool:
-        """Whether the disk of a stopped devbox can become a layer without being copied."""
+        """Tell whether the disk of a stopped devbox can become a layer without being copied."""
         return self._driver.storage.is_in_folder
 
     def has_sound_disk(self, devbox_id: str) -> bool:
-        """Whether all that was written to the disk of a stopped devbox is there: no power was lost since."""
+        """Tell whether the disk of a stopped devbox is complete: no power was lost since its last writes."""
         return state.is_disk_sound(self._devbox(devbox_id).spec.folder)
 
     async def take(self, devbox_id: str, image_id: str, kind: str) -> None:
         """Make the disk of a stopped devbox an image by moving it; the devbox cannot be started again.
 
-        Called once more, after a kill too, this moves what has not been moved.
+        Called again, even after a kill, it moves the rest.
         """
         images = self._images
         async with self._lock(devbox_id):
@@ -342,7 +342,7 @@ class DevboxGrading:
                 await images.take_layer(parent, devbox.spec.changes, image_id, kind)
 
     async def _taken(self, devbox: HostDevbox, image_id: str) -> Path | None:
-        """Where the disk of a devbox lies that was made an image; None where it is not there."""
+        """Return the location of a devbox's disk that became an image; None if it is not there."""
         try:
             image = await self._images.get(image_id)
         except NotFound:
@@ -357,10 +357,10 @@ class DevboxGrading:
         aside: Sequence[str] = (),
         counted: Sequence[str] = (),
     ) -> DiskChanges:
-        """What is different since the mark on a disk that `take` made an image, but for the folders `aside`.
+        """Return the differences since the mark on a disk taken by `take`, but for the folders `aside`.
 
-        Where there are more differences than can be listed, those in new folders of the `counted` ones are
-        counted only.
+        If there are more differences than can be listed, those in new folders of the `counted` ones are only
+        counted.
         """
         async with self._lock(devbox_id):
             devbox = self._devbox(devbox_id)
@@ -372,18 +372,18 @@ class DevboxGrading:
             return await compare_with_mark(devbox, self._trees, (disk, below), aside, counted)
 
     async def processes(self, devbox_id: str) -> DevboxProcesses:
-        """What runs in a running devbox, without our own: `MOST_PROCESSES` at most, and the number of all."""
+        """Return a running devbox's processes, but ours: `MOST_PROCESSES` at most, and the number of all."""
         self._devbox(devbox_id).require_running()
         return await self._driver.inside.processes(devbox_id)
 
     async def kill_commands(self, devbox_id: str, spare: Sequence[str] = ()) -> list[str]:
-        """Kill every execution that has not ended, with all it started; returns their ids.
+        """Kill every execution that has not ended, with all its descendants; return their ids.
 
-        Those whose ids begin with one of `spare` go on, and so does what others left that have ended.
+        Executions whose ids begin with one of `spare` go on, and so do processes left by ended executions.
         """
         devbox = self._devbox(devbox_id)
         active = [name for name in devbox.executions.active if not name.startswith(tuple(spare))]
-        # Those that wait in a shell first: they would begin when the one before them ends.
+        # Queued ones first: they would begin when the running one ends.
         for name in sorted(active, key=lambda each: devbox.find(each).is_started):
             await devbox.control(name, Kill(tree=True))
         for name in active:
@@ -408,9 +408,9 @@ class DevboxGrading:
         await self._driver.inside.kill_all(devbox_id)
 
     async def set_tracing(self, devbox_id: str, *, allowed: bool) -> bool:
-        """Refuse that processes of a running devbox trace each other, or allow it again.
+        """Forbid processes of a running devbox to trace each other, or allow it again.
 
-        False where the driver cannot; raises DevboxError where it can, but not with this devbox.
+        Returns False if the driver cannot; raises DevboxError if it can, but not with this devbox.
         """
         devbox = self._devbox(devbox_id)
         devbox.require_running()
@@ -422,10 +422,10 @@ class DevboxGrading:
 
     @contextlib.asynccontextmanager
     async def watch_opens(self, devbox_id: str, paths: Sequence[str]) -> AsyncIterator[OpenedFiles]:
-        """Watch files of a running devbox, by absolute paths; what was opened is told after the block.
+        """Watch files of a running devbox, by absolute paths; the opened ones are known after the block.
 
-        Only files that are there when it begins can be: folders and what is missing are never told, and links
-        when what they lead to is opened. Where there is no room for all, those that come first are watched.
+        Only files that exist when it begins can be watched: folders and missing paths never report, and links
+        report when their target is opened. If there is not room for all, the first ones are watched.
         """
         self._devbox(devbox_id).require_running()
         opened = OpenedFiles()
@@ -437,14 +437,14 @@ class DevboxGrading:
             opened.paths = watch.close() if watch else None
 
     async def make_folder(self, devbox_id: str, folder: str, owner: str) -> None:
-        """Make a folder of a running devbox anew, empty, in the place of whatever is there or in its way."""
+        """Make an empty folder in a running devbox, replacing any entry there or in its way."""
         self._devbox(devbox_id).require_running()
         marker = f"{folder}/.benchyard-{secrets.token_hex(8)}"
         request = OpenFile(marker, "root", write=True, fresh=True, emptied_for=owner)
         os.close(await self._driver.open_file(devbox_id, request))
 
     async def make_folders(self, devbox_id: str, folders: Sequence[NewFolder]) -> bool:
-        """Make folders of a running devbox without a program of it; False where they could not be."""
+        """Make folders of a running devbox without a program of it; return False if not possible."""
         self._devbox(devbox_id).require_running()
         try:
             return await self._driver.inside.make_folders(devbox_id, folders)
@@ -455,7 +455,7 @@ class DevboxGrading:
     async def files(
         self, devbox_id: str, folder: str, user: str, newer_than: str | None, most: int
     ) -> list[str] | None:
-        """The plain files below a folder of a running devbox, see `Inside.files`; None where not known."""
+        """List plain files below a folder of a running devbox, see `Inside.files`; None if not known."""
         self._devbox(devbox_id).require_running()
         try:
             return await self._driver.inside.files(devbox_id, folder, user, newer_than, most)
@@ -468,7 +468,7 @@ class DevboxGrading:
     ) -> CarriedAnswer:
         """Make an image of the pristine one with these absolute paths, and no others, as the source has them.
 
-        A path that the source does not have is gone in the new image. Raises ScorerFailed over a limit.
+        A path missing in the source is gone in the new image. Raises ScorerFailed over a limit.
         """
         stacks = await self._stacks(source_image_id, pristine_image_id)
         return await make_answer_image(self._images, stacks, check_answer_paths(paths), new_image_id)

@@ -47,7 +47,7 @@ class DefaultImages:
         self._fetching = asyncio.Lock()
 
     async def find(self, name: str) -> Image:
-        """The image of that name or id; raises NotFound, or ImageError if there is no default one."""
+        """Return the image of that name or id; raise NotFound, or ImageError if there is no default one."""
         if name != HOST_IMAGE or Capability.HOST_VIEW in self._driver.capabilities:
             return await self._images.get(name)
         async with self._fetching:
@@ -76,10 +76,10 @@ class HostDoors:
         self._devbox = devbox
 
     async def open(self, devbox_id: str, port: int = 0) -> tuple[int, int]:
-        """A descriptor of a socket that listens on the loopback of a running devbox, and its port.
+        """Return a descriptor of a socket listening on the loopback of a running devbox, and its port.
 
-        The caller closes it; the devbox keeps its own until it ends, and gives the same one when asked for
-        that port again. One that was stopped and is resumed has none. Port 0 takes a free one.
+        The caller closes it; the devbox keeps its own until it ends, and returns the same one for the same
+        port. A devbox that was stopped and resumed has none. Port 0 takes a free port.
         """
         self._devbox(devbox_id).require_running()
         return await self._driver.inside.listen(devbox_id, port)
@@ -91,13 +91,13 @@ _MOST = 100_000
 
 
 class HostEvents:
-    """A queue that does not grow for ever where nobody reads it."""
+    """A queue of bounded size, even if it is never read."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Event] = asyncio.Queue(_MOST)
 
     def tell(self, event: Event) -> None:
-        """Add one."""
+        """Add an event."""
         try:
             self._queue.put_nowait(event)
         except asyncio.QueueFull:
@@ -105,19 +105,19 @@ class HostEvents:
             _logger.warning("an event was dropped because nobody reads them: %s", event)
 
     async def next(self) -> Event:
-        """Wait for the next one."""
+        """Wait for the next event."""
         return await self._queue.get()
 
 
 _PAUSE_SECONDS = 2.0
 _SHARE = 20
-"""A tree that takes long to measure is measured seldom: at most this fraction of the time goes into it."""
+"""Pause after measuring a tree, as a multiple of the time it took: large trees are measured seldom."""
 
 
 async def watch_disks(
     running: Callable[[], list[DevboxSpec]], driver: Driver
 ) -> AsyncIterator[tuple[str, str]]:
-    """Devboxes over a limit of their disk, and which one it is, for ever."""
+    """Yield, for ever, devboxes over a limit of their disk, with the exceeded limit."""
     due: dict[str, float] = {}
     while True:
         specs = running()
@@ -152,14 +152,14 @@ __all__ = ["ExecRequest", "ExecutionState", "Host", "StartRequest"]
 
 
 _REMEMBERED = 256
-"""Ended devboxes kept in memory; the others are read from their folders again."""
+"""Number of ended devboxes kept in memory; the others are read from their folders again."""
 _LOOK_AGAIN_SECONDS = 1.0
 
 
 class Host:
     """Driver, image store and execution files of one machine. Use as an async context manager.
 
-    The vault seals what lies on disk and may be secret: variables, and states of named shells.
+    The vault seals data on disk that may be secret: variables, and states of named shells.
 
     The driver must be entered and the image store open before; the host leaves both as they are.
     """
@@ -229,15 +229,15 @@ class Host:
             devbox = self._make(entry, Rootfs(()))
         devbox.is_running = await self._driver.find(devbox.spec)
         if devbox.is_running:
-            # Noted once more: an earlier version left its variables in plain text.
+            # Written again: an earlier version stored its variables in plain text.
             self._journal.write(entry)
             await devbox.take_up()
         else:
-            # No event: who opened this host compares `running` with what it expects, and may start it anew.
+            # No event: the opener of this host compares `running` with its records, and may start it anew.
             await self._settle(devbox, "the devbox was gone when the host came back")
 
     async def _image(self, entry: DevboxEntry) -> Image:
-        """What a devbox was started from, even if an image of that name is another by now."""
+        """Return the image a devbox was started from, even if its name stands for another by now."""
         return await self._images.held(entry.request.id) or await self._images.get(entry.image_id)
 
     def _make(self, entry: DevboxEntry, rootfs: Rootfs, image: Image | None = None) -> HostDevbox:
@@ -266,7 +266,7 @@ class Host:
         return devbox
 
     def _remember(self, devbox_id: str) -> None:
-        """Hold a devbox that has ended in memory for a while: until some others have ended after it."""
+        """Keep an ended devbox in memory until a number of others have ended after it."""
         self._ended[devbox_id] = None
         self._ended.move_to_end(devbox_id)
         while len(self._ended) > _REMEMBERED:
@@ -284,7 +284,7 @@ class Host:
             self._journal.write(devbox.entry)
 
     async def image(self, name: str) -> Image:
-        """The image of that name or id; the default one is the driver's where it has no view of the host."""
+        """Return the image of that name or id; by default the driver's if it has no view of the host."""
         return await self._defaults.find(name)
 
     async def start(self, request: StartRequest) -> None:
@@ -324,7 +324,7 @@ class Host:
         try:
             self._journal.write(devbox.entry)
         except OSError as error:
-            # The next host would look for it once more, and not find it.
+            # The next host looks for it once more, and does not find it.
             _logger.warning("it is not noted that devbox %s has ended: %s", devbox.spec.id, error)
         await devbox.end(reason)
         self._remember(devbox.spec.id)
@@ -332,26 +332,26 @@ class Host:
     async def stop(self, devbox_id: str, *, keep_disk: bool, is_synced: bool = True) -> None:
         """End every process; without `keep_disk` the disk goes too (execution files stay). Idempotent.
 
-        A disk that is kept is there after a loss of power too, unless `is_synced` is false.
+        A kept disk survives a loss of power too, unless `is_synced` is false.
         """
         await self._unfinished.whole(self._stop(devbox_id, keep_disk=keep_disk, is_synced=is_synced))
 
     async def _stop(self, devbox_id: str, *, keep_disk: bool, is_synced: bool) -> None:
         async with self._lock(devbox_id):
             devbox = None
-            # One that a host which was killed did not note may have left a folder and a hold.
+            # A start that a killed host did not note may have left a folder and a hold.
             with contextlib.suppress(NotFound):
                 devbox = self._devbox(devbox_id)
             if devbox is not None:
                 if keep_disk and not is_synced and devbox.is_running:
-                    # Before it ends: who finds it ended finds this too, unless the power went.
+                    # Before it ends: a server that finds it ended finds this note too, unless the power went.
                     state.note_unsynced_disk(devbox.spec.folder)
                 await self._settle(devbox, "the devbox was stopped")
             if not keep_disk:
                 await self._remove_disk(devbox_id)
             elif devbox is not None and is_synced:
                 state.note_synced_disk(devbox.spec.folder)
-                # Who is told that it rests will find its disk, even if the power goes.
+                # A disk reported as resting must be there even after a loss of power.
                 await self._driver.trees.sync(devbox.spec.folder)
 
     async def _remove_disk(self, devbox_id: str) -> None:
@@ -362,7 +362,7 @@ class Host:
         await self._images.release(devbox_id)
 
     async def forget(self, devbox_id: str) -> None:
-        """Remove everything that is left of a stopped devbox, its execution files too."""
+        """Remove all remains of a stopped devbox, its execution files too."""
         async with self._lock(devbox_id):
             if devbox_id in self.running():
                 raise Conflict(f"devbox {devbox_id} still runs; stop it first")
@@ -372,19 +372,19 @@ class Host:
             self._ended.pop(devbox_id, None)
 
     def report(self) -> tuple[frozenset[Capability], DriverReport]:
-        """What devboxes on this machine can do, and what to do about the rest."""
+        """Return the capabilities of this machine's devboxes, and the remedies for missing ones."""
         return self._driver.capabilities, self._driver.report()
 
     def with_disk(self) -> set[str]:
-        """The ids of devboxes, running or stopped, whose disk is here: they hold the layers below it."""
+        """Return the ids of devboxes, running or stopped, with a disk here: they hold the layers below it."""
         return self._images.holders()
 
     def folders(self, prefix: str) -> list[str]:
-        """The ids that begin so of devboxes of which anything is here."""
+        """Return the ids with this prefix of devboxes that have any files here."""
         return self._journal.names(prefix)
 
     async def forget_old(self, before_ms: int) -> list[str]:
-        """Forget every devbox that ended before that time, and the oldest while outputs take too much."""
+        """Forget devboxes that ended before that time, and the oldest while outputs take too much space."""
         ended = await asyncio.to_thread(self._journal.ended_before, before_ms / 1000)
         forgotten = sorted(ended - self.running())
         for devbox_id in forgotten:
@@ -392,7 +392,7 @@ class Host:
         sizes = await asyncio.to_thread(self._journal.output_sizes)
         self._outputs.kept_bytes = sum(sizes.values())
         most = self._outputs.most_bytes
-        # Of those that have ended, oldest first.
+        # Ended devboxes, oldest first.
         for devbox_id in await asyncio.to_thread(self._journal.ended_in_order):
             if most is None or self._outputs.kept_bytes <= most:
                 break
@@ -404,37 +404,37 @@ class Host:
         return forgotten
 
     def running(self) -> set[str]:
-        """The ids of devboxes that run here now (after a restart: those found again)."""
+        """Return the ids of devboxes that run here now (after a restart: those found again)."""
         return {devbox.spec.id for devbox in self._devboxes.values() if devbox.is_running}
 
     def activity(self) -> HostActivity:
-        """How many commands run and wait on this machine."""
+        """Return the numbers of commands that run and wait on this machine."""
         begun = [one.is_started for box in self._devboxes.values() for one in box.executions.active.values()]
         return HostActivity(sum(begun), len(begun) - sum(begun), self._executions_started)
 
     async def exec(self, devbox_id: str, request: ExecRequest) -> ExecutionState:
-        """Start a command (or queue it in its named shell); the same id again returns what there is."""
+        """Start a command (or queue it in its named shell); a known id returns the existing execution."""
         devbox = self._devbox(devbox_id)
         execution = await devbox.exec(request)
         return execution.state(devbox_id, devbox.spec.limits)
 
     async def execution(self, devbox_id: str, execution_id: str) -> ExecutionState:
-        """Look one up; raises NotFound."""
+        """Return an execution; raise NotFound."""
         devbox = self._devbox(devbox_id)
         return devbox.find(execution_id).state(devbox_id, devbox.spec.limits)
 
     async def executions(self, devbox_id: str) -> list[ExecutionState]:
-        """All executions of a devbox, oldest first."""
+        """Return all executions of a devbox, oldest first."""
         devbox = self._devbox(devbox_id)
         return [one.state(devbox_id, devbox.spec.limits) for one in await devbox.executions.all()]
 
     def under_way(self, devbox_id: str) -> list[ExecutionState]:
-        """The executions of a running devbox that have not completed; no others are looked at."""
+        """Return the executions of a running devbox that have not completed; no others are looked at."""
         devbox = self._devbox(devbox_id)
         return [one.state(devbox_id, devbox.spec.limits) for one in devbox.executions.active.values()]
 
     async def wait(self, devbox_id: str, execution_id: str, timeout: float) -> ExecutionState:
-        """Wait until it has completed or the time is over; returns the state then."""
+        """Wait until an execution has completed or the time is over; return its state then."""
         devbox = self._devbox(devbox_id)
         execution = devbox.find(execution_id)
         deadline = asyncio.get_running_loop().time() + timeout
@@ -449,13 +449,13 @@ class Host:
         return execution.state(devbox_id, devbox.spec.limits)
 
     async def control(self, devbox_id: str, execution_id: str, control: Control) -> bool:
-        """Send input, a signal or a size to a running command; False if it has ended."""
+        """Send input, a signal or a size to a running command; return False if it has ended."""
         return await self._devbox(devbox_id).control(execution_id, control)
 
     async def output(
         self, devbox_id: str, execution_id: str, stream: str, offset: int = 0, *, follow: bool = True
     ) -> AsyncIterator[bytes]:
-        """Raw bytes of `stdout` or `stderr` from a byte offset; with `follow` until it has completed."""
+        """Yield raw bytes of `stdout` or `stderr` from a byte offset; with `follow` until its completion."""
         execution = self._devbox(devbox_id).find(execution_id)
         path = execution.folder / output.check_stream(stream)
         pieces = output.follow(path, offset, execution.done) if follow else output.read(path, offset)
@@ -464,28 +464,28 @@ class Host:
                 yield piece
 
     async def tail(self, devbox_id: str, execution_id: str, stream: str, lines: int) -> tuple[str, bool]:
-        """The last lines as text (invalid bytes as U+FFFD), and whether anything was left out."""
+        """Return the last lines as text (invalid bytes as U+FFFD), and True if any output was left out."""
         execution = self._devbox(devbox_id).find(execution_id)
         return output.tail(execution.folder / output.check_stream(stream), lines)
 
     async def open_read(self, devbox_id: str, path: str, user: str | None = None) -> int:
-        """A descriptor to read a file of the devbox; the caller closes it."""
+        """Return a descriptor to read a file of the devbox; the caller closes it."""
         return await self._open(devbox_id, OpenFile(path, user or ""))
 
     async def open_write(self, devbox_id: str, path: str, user: str | None = None, mode: int = 0o644) -> int:
-        """A descriptor to write a file of the devbox, truncated; the caller closes it."""
+        """Return a descriptor to write a file of the devbox, truncated; the caller closes it."""
         return await self._open(devbox_id, OpenFile(path, user or "", write=True, mode=mode))
 
     async def open_change(self, devbox_id: str, path: str, mode: int = 0o644) -> int:
-        """A descriptor to write into a file of the devbox, as it is; the caller closes it."""
+        """Return a descriptor to write a file of the devbox, not truncated; the caller closes it."""
         return await self._open(devbox_id, OpenFile(path, "", write=True, mode=mode, truncate=False))
 
     async def open_fresh(self, devbox_id: str, path: str, user: str | None = None, mode: int = 0o644) -> int:
-        """A descriptor to write a new file in the place of whatever has its name; the caller closes it."""
+        """Return a descriptor to write a new file in the place of any of that name; the caller closes it."""
         return await self._open(devbox_id, OpenFile(path, user or "", write=True, mode=mode, fresh=True))
 
     async def open_kept(self, devbox_id: str, path: str, reader: str, *, program: bool = False) -> int:
-        """As `open_fresh`, for a file of root's that only this user's group may read beside root."""
+        """Do as `open_fresh`, for a file of root's that only the group of `reader` may read beside root."""
         # The group of root may have members that the work has added.
         mode = 0o600 if reader == "root" else 0o640
         mode |= 0o110 if program else 0
@@ -500,12 +500,12 @@ class Host:
         )
 
     async def connect(self, devbox_id: str, port: int) -> int:
-        """A descriptor of a stream to a port of the devbox's own loopback; the caller closes it."""
+        """Return a descriptor of a stream to a port of the devbox's own loopback; the caller closes it."""
         self._devbox(devbox_id).require_running()
         return await self._driver.connect(devbox_id, port)
 
     async def snapshot(self, devbox_id: str, id: str, kind: str = "snapshot", *, move: bool = False) -> int:
-        """Keep the disk as an image; its size once synced. `move` takes it from a devbox that was stopped."""
+        """Keep the disk as an image; return its size once synced. `move` takes it from a stopped devbox."""
         async with self._lock(devbox_id):
             devbox = self._devbox(devbox_id)
             with contextlib.suppress(NotFound):
@@ -513,18 +513,18 @@ class Host:
             if not devbox.spec.changes.exists():
                 raise Conflict(f"the disk of devbox {devbox_id} is gone; snapshots are taken before shutdown")
             started_from = await self._image(devbox.entry)
-            # Before it is frozen: merging what lies below may take longer than copying its changes.
+            # Before it is frozen: merging the layers below may take longer than copying the changes.
             async with self._images.shallow(started_from) as parent, devbox.still_disk() as changes:
                 made = await self._images.add_layer(parent, changes, id, move=move, kind=kind)
             return made.size_bytes
 
     async def usage(self, devbox_id: str) -> DevboxUsage:
-        """What the devbox uses now."""
+        """Return the resources the devbox uses now."""
         self._devbox(devbox_id).require_running()
         return await self._driver.usage(devbox_id)
 
     async def events(self) -> AsyncIterator[Event]:
-        """What ended on this machine, as it ends; one reader."""
+        """Yield an event whenever a command or a devbox of this machine ends; for a single reader."""
         while True:
             yield await self._events.next()
 
@@ -545,7 +545,7 @@ class Host:
             try:
                 devbox.look(event.execution_id)
             except (OSError, ValueError, TypeError):
-                # One folder that cannot be read must not make the host deaf to all others.
+                # One folder that cannot be read must not stop the handling of all others.
                 _logger.exception("execution %s could not be looked at", event.execution_id)
 
     async def _lost(self, event: DevboxEnded) -> None:

@@ -1,10 +1,10 @@
 """Folders that scorers and agents need, made once under one root, for every process that shares it.
 
-<root>/<name>/            a folder that is whole
-<root>/<name>.partial/    one that is being filled, by who holds the lock
+<root>/<name>/            a complete folder
+<root>/<name>.partial/    a folder being filled, by the holder of the lock
 <root>/<name>.lock        held while the folder is filled or removed
-<root>/<name>.used        its size; its time of change is when somebody last asked for the folder
-<root>/downloads/<what>/  what fills fetched, kept for the next
+<root>/<name>.used        its size; its time of change is that of the last request for the folder
+<root>/downloads/<what>/  downloads of fills, kept for later fills
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 from benchyard.errors import from_os
 
 SPARED_SECONDS = 3600.0
-"""Folders that were asked for so recently are not trimmed: a devbox that shows them may be starting."""
+"""Folders requested so recently are not trimmed: a devbox that shows them may be starting."""
 
 _PARTIAL, _LOCK, _USED = ".partial", ".lock", ".used"
 _DOWNLOADS = "downloads"
@@ -39,19 +39,19 @@ class Kit:
 
 
 Fill = Callable[[Path], Awaitable[None]]
-"""Fills a new, empty folder; raises an error that says what to do."""
+"""Fills a new, empty folder; raises an error with a remedy."""
 
 
 class Kits(ABC):
-    """Where scorers and agents get folders that are made once and used often."""
+    """Source of folders for scorers and agents that are made once and used often."""
 
     @abstractmethod
     async def folder(self, key: str, fill: Fill) -> Path:
-        """The folder of this key: filled where it is not there yet, once for all who ask at the same time."""
+        """Return the folder of this key: filled if it is missing, once for all simultaneous requests."""
 
     @abstractmethod
     def downloads(self, name: str) -> Path:
-        """A folder that fills may keep what they fetched in; it may be gone the next time."""
+        """Return a folder where fills may keep their downloads; it may be gone the next time."""
 
 
 class KitFolders(Kits):
@@ -74,7 +74,7 @@ class KitFolders(Kits):
         return target
 
     def known(self) -> "KnownKits":
-        """The same folders, of which none is made."""
+        """Return the same folders in a form that makes none."""
         return KnownKits(self._root)
 
     async def _make(self, target: Path, fill: Fill) -> None:
@@ -96,14 +96,14 @@ class KitFolders(Kits):
         return place
 
     async def sweep(self) -> None:
-        """Remove what a process left behind that ended while it filled a folder."""
+        """Remove the remains of a process that ended while it filled a folder."""
         for partial in list(self._root.glob(f"*{_PARTIAL}")):
             await self._remove(partial.with_suffix(""), only_partial=True)
 
     async def trim(self, max_bytes: int, in_use: Collection[Path] = ()) -> int:
-        """Remove downloads, then the folders that nobody asked for the longest, down to this size.
+        """Remove downloads, then the folders least recently requested, down to this size.
 
-        Those in use, and those of the last hour, stay; returns how many bytes are left.
+        Those in use, and those of the last hour, stay; returns the bytes that are left.
         """
         folders = {used.with_suffix(""): used for used in self._root.glob(f"*{_USED}")}
         sizes = {folder: int(used.read_text() or 0) for folder, used in folders.items() if folder.exists()}
@@ -120,7 +120,7 @@ class KitFolders(Kits):
         return total
 
     async def _remove(self, folder: Path, *, only_partial: bool = False) -> bool:
-        """Remove a folder, unless somebody is busy with it."""
+        """Remove a folder, unless a process is busy with it."""
         lock = self._locks.setdefault(folder.name, asyncio.Lock())
         if lock.locked():
             return False
@@ -131,7 +131,8 @@ class KitFolders(Kits):
                 partial = _beside(folder, _PARTIAL)
                 await asyncio.to_thread(_remove, partial)
                 if not only_partial:
-                    # Under a name that is swept, so that a folder half gone is never taken for a whole one.
+                    # Under a name that is swept, so that a half-removed folder never passes for a complete
+                    # one.
                     folder.rename(partial)
                     _beside(folder, _USED).unlink(missing_ok=True)
                     await asyncio.to_thread(_remove, partial)
@@ -139,7 +140,7 @@ class KitFolders(Kits):
 
 
 class KnownKits(Kits):
-    """The kits of a folder as they would be named; nothing is filled."""
+    """The kits of a folder as they would be named; none is filled."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -151,13 +152,13 @@ class KnownKits(Kits):
         return self._root / _DOWNLOADS / name
 
     def has(self, key: str) -> bool:
-        """Whether the folder of this key is there."""
+        """Tell whether the folder of this key exists."""
         return (self._root / _name(key)).is_dir()
 
 
 @contextlib.asynccontextmanager
 async def _locked(folder: Path) -> AsyncIterator[None]:
-    """Hold the lock of a folder against other processes; it goes with the process that holds it."""
+    """Hold the lock of a folder against other processes; it is released when its holder ends."""
     while True:
         with _try_lock(folder) as is_ours:
             if is_ours:
@@ -194,7 +195,7 @@ def _remove(path: Path) -> None:
 
 
 def _size(folder: Path) -> int:
-    """Bytes on disk; files with several names count once."""
+    """Return bytes on disk; files with several names count once."""
     seen: set[int] = set()
     total = 0
     for parent, _folders, files in os.walk(folder):

@@ -1,7 +1,7 @@
-"""What a data folder's devboxes left on this machine: processes, mounts, groups, sockets, folders, and
-the containers and images of an engine.
+"""Remains of a data folder's devboxes on this machine: processes, mounts, groups, sockets, folders, and the
+containers and images of an engine.
 
-Looks only, and works with and without a server: what lives is told by the devboxes' own notes, and who serves
+Only looks, and works with and without a server: live devboxes are known by their own notes, and a live server
 by the lock on the data folder.
 """
 
@@ -24,14 +24,14 @@ _LOOK_SECONDS = 0.1
 KINDS = ("process", "mount", "cgroup", "namespace", "socket", "folder", "container", "image")
 
 _LEFTOVERS = "benchyard.devboxes.container.leftovers"
-"""Imported when it is used: what it asks engines with takes long to import."""
+"""Imported on use: its client for engines takes long to import."""
 _NAMESPACES = ("mnt", "net", "pid", "user")
 _UNFINISHED = ("work", "changes.partial", *TRACES)
 
 
 @dataclass(frozen=True)
 class Leak:
-    """Something that no living devbox explains."""
+    """A thing that no living devbox explains."""
 
     kind: str
     """One of `KINDS`."""
@@ -40,12 +40,12 @@ class Leak:
 
 
 def find(data: Path, seconds: float = _SETTLE_SECONDS) -> list[Leak]:
-    """What is left and stays: things that come and go within some seconds belong to work under way."""
+    """Find lasting remains: things that come and go within some seconds belong to work under way."""
     return _lasting(lambda: look(data), seconds)
 
 
 def find_processes(data: Path, seconds: float = _SETTLE_SECONDS) -> list[Leak]:
-    """Find processes that are left and stay."""
+    """Find lasting processes without a devbox."""
     return _lasting(lambda: list(_Scene(data.resolve()).processes()), seconds)
 
 
@@ -60,19 +60,19 @@ def _lasting(look: Callable[[], list[Leak]], seconds: float) -> list[Leak]:
 
 
 def look(data: Path) -> list[Leak]:
-    """Everything that cannot be explained at this moment."""
+    """Return everything that cannot be explained at this moment."""
     scene = _Scene(data.resolve())
     found = [*scene.processes(), *scene.mounts(), *scene.groups(), *scene.folders()]
     return [*found, *scene.containers()]
 
 
 def living(data: Path) -> list[str]:
-    """Names of the devboxes that run in a data folder, with or without a server."""
+    """Return the names of the devboxes that run in a data folder, with or without a server."""
     return [name for name, _held in _living(data.resolve() / "host" / "devboxes")]
 
 
 class _Scene:
-    """One look at the machine."""
+    """A snapshot of the machine's state for one search."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
@@ -83,7 +83,7 @@ class _Scene:
         self._parents = processes.parents()
 
     def processes(self) -> Iterator[Leak]:
-        """Processes of ours that belong to no devbox that lives, and the namespaces they keep."""
+        """Yield processes of ours that belong to no living devbox, and the namespaces they keep."""
         explained = self._explained()
         kept: dict[str, int] = {}
         for pid in self._parents:
@@ -103,7 +103,7 @@ class _Scene:
         if self._server is not None:
             roots.add(self._server)
         found = set(roots)
-        # Who looks from outside is no leak itself, but what it started may be one; a server explains its own.
+        # The process that looks from outside is no leak, but its children may be; a server explains its own.
         for root in roots if os.getpid() == self._server else roots - {os.getpid()}:
             found.update(_below(root, self._parents))
         return found
@@ -129,7 +129,7 @@ class _Scene:
         return bool(self._living or self._server) and "warden" in _text(f"/proc/{pid}/cmdline")
 
     def mounts(self) -> Iterator[Leak]:
-        """Mounts in our own view: those of devboxes are in theirs only."""
+        """Yield mounts in our own view: those of devboxes are in theirs only."""
         places = tuple(f"{self._data}/{name}/" for name in ("host", "driver", "images"))
         for line in _text("/proc/self/mountinfo").splitlines():
             point = line.split()[4].replace("\\040", " ")
@@ -137,7 +137,7 @@ class _Scene:
                 yield Leak("mount", point, "mounted on the host, not in a devbox")
 
     def groups(self) -> Iterator[Leak]:
-        """Control groups that hold no devbox."""
+        """Yield control groups that hold no devbox."""
         for owned in cgroups.find_groups(self._owner):
             inner = [path for path in _children(owned) if path.is_dir()]
             for path in inner:
@@ -151,7 +151,7 @@ class _Scene:
             yield Leak("cgroup", str(owned), "of a build; there is no server")
 
     def folders(self) -> Iterator[Leak]:
-        """Folders, files and sockets that tell of devboxes which do not run."""
+        """Yield folders, files and sockets that mark devboxes which do not run."""
         for folder in _children(self._devboxes):
             if folder.name not in self._living:
                 yield from self._remains(folder)
@@ -163,7 +163,7 @@ class _Scene:
         yield from self._layers()
 
     def containers(self) -> Iterator[Leak]:
-        """Containers and images in the engine of a container driver."""
+        """Yield containers and images in the engine of a container driver."""
         find_leftovers = importlib.import_module(_LEFTOVERS).find_leftovers
         for kind, name, detail in find_leftovers(self._data / "driver", self._data / "images" / "layers"):
             yield Leak(kind, name, detail)
@@ -188,11 +188,11 @@ class _Scene:
             for path in _children(self._data / "images" / "builder" / "work"):
                 yield Leak("folder", str(path), "a build of a server that is gone")
         if self._server is None or not half_made:
-            # While something is being made, its layers have no name yet.
+            # While an image is being made, its layers have no name yet.
             yield from self._nameless()
 
     def _nameless(self) -> Iterator[Leak]:
-        """Layers that no image and no devbox needs; an unreadable record may name any of them."""
+        """Yield layers that no image and no devbox needs; an unreadable record may name any of them."""
         store = self._data / "images"
         images, is_readable = read_records(store / "images")
         held, are_readable = read_records(store / "holds")
@@ -216,7 +216,7 @@ def _children(folder: Path) -> list[Path]:
 
 
 def _lock_holder(path: Path) -> int | None:
-    """Who holds the lock on a file, without touching the lock."""
+    """Return the pid that holds the lock on a file, without touching the lock."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What this machine has for devboxes: processors and memory, as far as the server may use them."""
+"""The processors and memory of this machine, as far as the server may use them."""
 
 import os
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ _LIMITS = (
 
 @dataclass(frozen=True)
 class MachineSize:
-    """One machine's size."""
+    """The size of a machine."""
 
     cpus: float
     memory_bytes: int
 
 
 def this_machine() -> MachineSize:
-    """The machine this process runs on, or the part of it that the process was given."""
+    """Return the machine this process runs on, or the part of it that the process was given."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return MachineSize(float(len(os.sched_getaffinity(0))), min([total, *_limits()]))
 
@@ -30,7 +30,7 @@ def _limits() -> list[int]:
         try:
             text = path.read_text().strip()
         except OSError:
-            # That version of control groups is not the one here.
+            # This version of control groups is not in use here.
             continue
         if text.isdigit():
             found.append(int(text))

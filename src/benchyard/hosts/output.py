@@ -1,4 +1,4 @@
-"""Output of commands in files: followed as it grows, its last lines, and how much of it is kept."""
+"""Output of commands in files: followed as it grows, its last lines, and the limit on its size."""
 
 import asyncio
 import os
@@ -17,14 +17,14 @@ _LONGEST_DELAY_SECONDS = 0.2
 
 
 def check_stream(stream: str) -> str:
-    """The name of a stream, if it is one; raises UsageError."""
+    """Return the name if it is that of a stream; else raise UsageError."""
     if stream not in _STREAMS:
         raise UsageError(f"{stream!r} is not a stream of an execution; there are: {', '.join(_STREAMS)}")
     return stream
 
 
 async def follow(path: Path, offset: int, done: asyncio.Event) -> AsyncGenerator[bytes, None]:
-    """Everything from a byte offset on, until `done` is set and all of it was read."""
+    """Yield the content from a byte offset on, until `done` is set and all of it was read."""
     delay = _FIRST_DELAY_SECONDS
     while True:
         is_last = done.is_set()
@@ -47,7 +47,7 @@ async def _either(done: asyncio.Event, seconds: float) -> None:
 
 
 async def read(path: Path, offset: int) -> AsyncGenerator[bytes, None]:
-    """What is in the file now, from a byte offset on; nothing while it does not exist."""
+    """Yield the present content from a byte offset on; no bytes while the file does not exist."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -61,7 +61,7 @@ async def read(path: Path, offset: int) -> AsyncGenerator[bytes, None]:
 
 
 def size(path: str | Path) -> int:
-    """Bytes in the file; 0 while it does not exist."""
+    """Return the bytes in the file; 0 while it does not exist."""
     try:
         return os.stat(path).st_size  # noqa: PTH116  (done for every command)
     except FileNotFoundError:
@@ -69,7 +69,7 @@ def size(path: str | Path) -> int:
 
 
 def tail(path: Path, lines: int) -> tuple[str, bool]:
-    """The last lines as text, at most MAX_TAIL_BYTES of them, and whether anything was left out."""
+    """Return the last lines as text, at most MAX_TAIL_BYTES of them, and True if anything was left out."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -112,28 +112,28 @@ def _from_whole_character(data: bytes) -> bytes:
 
 
 LEAST_BYTES = 1024**2
-"""What a stream may always say: a command that is cut to nothing could not tell why it failed."""
+"""Bytes always granted to a stream: a command without any output could not report why it failed."""
 MOST_SPARE_BYTES = 1024**3
 _SPARE_PART = 20
 
 
 @dataclass
 class OutputBudget:
-    """What all outputs on this machine may take together."""
+    """The limit on all outputs of this machine together."""
 
     most_bytes: int | None = None
     kept_bytes: int = 0
-    """What they took when they were last measured, and what ended since then."""
+    """Bytes of outputs at the last measurement, and of those completed since then."""
     spare_bytes: int = 0
-    """How much of the disk is left to others."""
+    """Bytes of the disk to leave to others."""
 
     def measure_disk(self, folder: Path) -> None:
-        """Decide what is left to others: a part of the disk that holds the outputs."""
+        """Set the space left to others: a part of the disk that holds the outputs."""
         disk = os.statvfs(folder)
         self.spare_bytes = min(MOST_SPARE_BYTES, disk.f_blocks * disk.f_frsize // _SPARE_PART)
 
     def stream_bytes(self, limits: DevboxLimits, used_bytes: int) -> int:
-        """What each stream of the next command of a devbox may say, which has said so much already."""
+        """Return the limit of each stream of a devbox's next command, given the bytes already used."""
         if self.most_bytes is not None and self.kept_bytes >= self.most_bytes:
             return min(LEAST_BYTES, limits.output_bytes)
         if limits.all_output_bytes is None:
@@ -143,7 +143,7 @@ class OutputBudget:
 
 
 def tree_bytes(folder: Path) -> int:
-    """What the outputs below a folder of executions take; blocks."""
+    """Return the bytes of the outputs below a folder of executions; blocks."""
     total = 0
     try:
         with os.scandir(folder) as executions:

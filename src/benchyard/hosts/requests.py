@@ -1,4 +1,4 @@
-"""What the server asks of a host, and what it is told about an execution."""
+"""Requests of the server to a host, and the reported state of an execution."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from benchyard.devboxes.base import DevboxLimits, HostFolder, Network
 
 @dataclass(frozen=True)
 class StartRequest:
-    """A devbox to find or start, as the server asks for it; kept in the host's journal."""
+    """A request of the server for a devbox to find or start; kept in the host's journal."""
 
     id: str
     image: str
@@ -16,26 +16,26 @@ class StartRequest:
     network: Network = Network.NONE
     limits: DevboxLimits = field(default_factory=DevboxLimits)
     user: str = "user"
-    """Who runs commands unless a request says otherwise."""
+    """The user who runs commands unless a request names another."""
     uid: int | None = None
-    """When given, that user is made inside the devbox if it is not there."""
+    """When given, that user is made inside the devbox if it is missing."""
     env: Mapping[str, str] = field(default_factory=dict)
     network_of: str | None = None
     """A devbox whose network this one shares: it has to run first."""
     mounts: tuple[HostFolder, ...] = ()
-    """Folders of the host that it sees and cannot change."""
+    """Folders of the host to show read-only."""
     tracing: bool = True
-    """Whether its processes may trace each other, as debuggers do."""
+    """Let its processes trace each other, as debuggers do."""
     tracing_switch: bool = False
-    """Whether that can be refused, and allowed again, while it runs; see `DevboxGrading.set_tracing`."""
+    """Tracing can be refused and allowed again while it runs; see `DevboxGrading.set_tracing`."""
 
 
 @dataclass(frozen=True)
 class ExecRequest:
     """A command to run in a devbox: a login shell's `-c`, from the user's home, unless a shell is named.
 
-    With `argv` a program is run as it is, and no shell: nothing that lies in the devbox for shells to read
-    comes before it.
+    With `argv` a program is run directly, without a shell: no startup file of a shell in the devbox runs
+    before it.
     """
 
     id: str
@@ -45,21 +45,21 @@ class ExecRequest:
     user: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     pty: tuple[int, int] | None = None
-    """Columns and rows: an interactive login shell when `command` is empty."""
+    """Columns and rows: an interactive login shell if `command` is empty."""
     timeout_seconds: float | None = None
     request_hash: str | None = None
-    """What identifies the caller's request; the same id with another hash is refused."""
+    """Identifies the caller's request; the same id with another hash is refused."""
     argv: tuple[str, ...] | None = None
     """The program and its arguments, instead of `command`; without a `/` it is looked for in PATH."""
     cwd: str | None = None
-    """Where it begins; None is the user's home."""
+    """Working directory; None is the user's home."""
     strict: bool = False
-    """Output counts only up to the end of the command's own process; what it leaves behind is killed then."""
+    """Count output only up to the end of the command's own process, and kill its remaining children then."""
 
 
 @dataclass(frozen=True)
 class ExecutionState:
-    """One execution, read from its folder."""
+    """The state of an execution, read from its folder."""
 
     id: str
     devbox_id: str
@@ -75,9 +75,9 @@ class ExecutionState:
     stdout_truncated: bool = False
     stderr_truncated: bool = False
     hint: str | None = None
-    """What to do about it, when that can be told: out of memory, no network, output cut, timed out."""
+    """Advice, if the cause is known: out of memory, no network, output cut, timed out."""
     signal: int | None = None
-    """What ended it, when a signal did."""
+    """The signal that ended it, if one did."""
     timed_out: bool = False
 
 
@@ -87,6 +87,6 @@ class HostActivity:
 
     running: int
     queued: int
-    """Those behind others in their named shells."""
+    """Commands behind others in their named shells."""
     started: int
-    """All since the host was opened."""
+    """All commands since the host was opened."""

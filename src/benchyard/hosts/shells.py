@@ -1,8 +1,8 @@
 """Named shells as a function over single commands.
 
-Each command of a named shell runs in a fresh login shell that first restores what the one before it left
-(directory, variables, functions, aliases, options) and at its end writes the same into a pipe. Nothing lies
-inside the devbox; on the host it is sealed, since variables may be secrets. POSIX shells keep directory
+Each command of a named shell runs in a fresh login shell that first restores the state left by the previous
+one (directory, variables, functions, aliases, options) and at its end writes the same into a pipe. No state
+lies inside the devbox; on the host it is sealed, since variables may be secrets. POSIX shells keep directory
 and exported variables.
 """
 
@@ -95,14 +95,14 @@ $(cat <&8)" 2>/dev/null
 
 @dataclass(frozen=True)
 class Invocation:
-    """What is executed for one command."""
+    """The arguments and input files executed for one command."""
 
     argv: tuple[str, ...]
     extra_files: tuple[tuple[Path, str], ...] = ()
 
 
 def check(command: str, argv: tuple[str, ...] | None, cwd: str | None) -> None:
-    """Raise UsageError for what cannot be run."""
+    """Raise UsageError for a command that cannot be run."""
     if argv is not None and (command or not argv or not argv[0]):
         raise UsageError("a program that is run as it is needs a name in `argv`, and no `command`")
     if any("\0" in text for text in (command, cwd or "", *(argv or ()))):
@@ -110,7 +110,7 @@ def check(command: str, argv: tuple[str, ...] | None, cwd: str | None) -> None:
 
 
 def plain(program: str, command: str, folder: Path, *, is_terminal: bool) -> Invocation:
-    """A fresh login shell that runs the command, or an interactive one when there is none on a terminal."""
+    """Return a fresh login shell that runs the command, or an interactive one for none on a terminal."""
     if is_terminal and not command:
         return Invocation((program, "-l"))
     if len(command.encode()) <= MAX_ARGUMENT_BYTES:
@@ -119,7 +119,7 @@ def plain(program: str, command: str, folder: Path, *, is_terminal: bool) -> Inv
 
 
 def _by_descriptor(number: int) -> str:
-    # Read from the descriptor as it is: opening /dev/fd again would ask for the permissions of a closed file.
+    # Read from the descriptor directly: opening /dev/fd again would need the permissions of a closed file.
     return f'eval "exec {number}<&-\n$(cat <&{number})"'
 
 
@@ -131,7 +131,7 @@ def _written(folder: Path, command: str) -> Path:
 
 @dataclass
 class Shell:
-    """One named shell of one user: its state on disk, and who waits for it."""
+    """A named shell of one user: its state on disk, and the queue of its executions."""
 
     state: Path
     vault: Vault
@@ -140,15 +140,15 @@ class Shell:
 
     @classmethod
     def named(cls, folder: Path, user: str, name: str, vault: Vault) -> "Shell":
-        """A user's shell of that name; nobody restores what another user left."""
+        """Return a user's shell of that name; one user never restores the state of another."""
         return cls(folder / hashlib.sha256(f"{user}\0{name}".encode()).hexdigest()[:32], vault)
 
     def invocation(
         self, program: str, command: str, env: Mapping[str, str], folder: Path, opened: ExitStack
     ) -> Invocation:
-        """The command between what restores and what saves the state, which goes to `folder/state`.
+        """Return the command, wrapped in code that restores the state and saves it to `folder/state`.
 
-        What it restores is good to be opened until `opened` is closed.
+        The state to restore can be opened until `opened` is closed.
         """
         before, after = (_BASH_RESTORE, _BASH_SAVE) if program == BASH else (_SH_RESTORE, "")
         given = "".join(
@@ -166,14 +166,14 @@ class Shell:
         return Invocation((program, "-lc", f"{before}{given}{body}{after}"), tuple(files))
 
     def keep(self, state: bytes | None) -> None:
-        """Make what a command left the shell's state, if it is whole."""
+        """Store the state left by a command as the shell's, if it is complete."""
         if state is None:
             return
         self.state.parent.mkdir(mode=0o700, exist_ok=True)
         _write_sealed(self.state, state, self.vault)
 
     def kept(self) -> bytes:
-        """What the last command left; raises StoreError if it was sealed with another key."""
+        """Return the state left by the last command; raise StoreError if it was sealed with another key."""
         try:
             found = self.state.read_bytes()
         except FileNotFoundError:
@@ -197,7 +197,7 @@ def _write_sealed(path: Path, state: bytes, vault: Vault) -> None:
 
 
 def seal_states(folder: Path, vault: Vault) -> None:
-    """Seal the states of shells that lie in a folder in plain text, and remove halves of others."""
+    """Seal the states of shells that lie in a folder in plain text, and remove incomplete ones."""
     for path in folder.iterdir():
         if path.suffix:
             path.unlink()
@@ -206,7 +206,7 @@ def seal_states(folder: Path, vault: Vault) -> None:
 
 
 def _in_memory(content: bytes, opened: ExitStack) -> Path:
-    """A file that lies on no disk and that nobody can change, by a path of this process."""
+    """Return the path, in this process, of an unchangeable file in memory."""
     descriptor = os.memfd_create("benchyard-shell", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     opened.callback(os.close, descriptor)
     view = memoryview(content)
@@ -217,7 +217,7 @@ def _in_memory(content: bytes, opened: ExitStack) -> Path:
 
 
 class Capture:
-    """Takes the state a command writes at its end: a pipe, so that who keeps it open cannot grow a file."""
+    """A pipe for the state a command writes at its end: holding it open cannot make a file grow."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -238,7 +238,7 @@ class Capture:
                 self._data += data
 
     def close(self) -> bytes | None:
-        """Read what is left, and let go; None unless the state is whole."""
+        """Read the rest, and close the pipe; None unless the state is complete."""
         if self._descriptor < 0:
             return None
         self._read()
@@ -250,7 +250,7 @@ class Capture:
         return bytes(self._data) if whole else None
 
     def release(self) -> None:
-        """Let go without an end: the command lives on without us."""
+        """Close the pipe before its end: the command lives on without us."""
         if self._descriptor >= 0:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)

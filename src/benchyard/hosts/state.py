@@ -1,4 +1,4 @@
-"""The host's state on disk: the devboxes it was asked to hold, and whether stopped ones have sound disks."""
+"""The host's state on disk: the devboxes it holds, and the soundness of stopped ones' disks."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ _ENCODER = json.JSONEncoder(default=os.fspath)
 
 
 def check_name(name: str) -> str:
-    """An id that is safe as the name of a folder; raises UsageError."""
+    """Return an id that is safe as the name of a folder; raise UsageError."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name[:200]!r} cannot be an id: use up to 128 letters, digits, '_', '-' and '.', no '.' first"
@@ -36,7 +36,7 @@ def check_name(name: str) -> str:
 
 
 def write_atomically(path: str, content: Any) -> None:
-    """Write a small JSON file so that no reader sees half of it, whoever is killed meanwhile."""
+    """Write a small JSON file so that no reader sees half of it, even if the writer is killed."""
     _write_atomically(path, _ENCODER.encode(content).encode())
 
 
@@ -45,7 +45,7 @@ def _write_atomically(path: str, data: bytes) -> None:
     try:
         size = os.fstat(descriptor).st_size
         if max(size, len(data)) <= _PAGE_BYTES:
-            # One page is written at once, over what was there: a file in its place would cost the disk more.
+            # One page is written at once, over the old content: a new file would cost the disk more.
             os.write(descriptor, data.ljust(size))
             return
     finally:
@@ -56,7 +56,7 @@ def _write_atomically(path: str, data: bytes) -> None:
 
 
 def disk_paths(folder: str | Path) -> list[Path]:
-    """Everything in the folder of a devbox that is not a record of what happened in it."""
+    """Return all entries in the folder of a devbox that are not records of its past."""
     try:
         names = os.listdir(folder)  # noqa: PTH208  (names, of which hardly any becomes a path)
     except (FileNotFoundError, NotADirectoryError):
@@ -74,7 +74,7 @@ class DevboxEntry:
 
 
 class HostState:
-    """One folder per devbox, with the request it was started by; its variables are sealed."""
+    """Folders of devboxes, each with the request it was started by; its variables are sealed."""
 
     def __init__(self, folder: Path, vault: Vault) -> None:
         self._folder = folder
@@ -82,14 +82,14 @@ class HostState:
 
     @property
     def root(self) -> Path:
-        """Where the folders of all devboxes lie."""
+        """Return the parent of all devboxes' folders."""
         return self._folder
 
     def open(self) -> None:
-        """Make the folder, closed to other users, without what a killed host left of devboxes it forgot."""
+        """Make the folder, closed to other users, and clear remains of forgotten devboxes."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in self._folder.iterdir():
-            # Fails for all that are not empty, which is all but a few.
+            # Fails for folders that are not empty, which is all but a few.
             with contextlib.suppress(OSError):
                 folder.rmdir()
             if (shells := folder / "shells").is_dir():
@@ -103,17 +103,17 @@ class HostState:
             shutil.rmtree(shells, ignore_errors=True)
 
     def folder(self, devbox_id: str) -> Path:
-        """Where everything of a devbox lies."""
+        """Return the folder of a devbox."""
         return self._folder / check_name(devbox_id)
 
     def _path(self, devbox_id: str) -> str:
-        """The same as text, where it is made for every devbox several times."""
+        """Return the folder as text, which is made for every devbox several times."""
         return f"{self._folder}/{check_name(devbox_id)}"
 
     def write(self, entry: DevboxEntry) -> None:
         """Note a devbox, and whether it should run."""
         folder = self._path(entry.request.id)
-        # Its variables may be secrets: what has ended, or rests, needs none until it is started anew.
+        # Its variables may be secrets: an ended or resting devbox needs none until it is started anew.
         env = self._vault.seal_variables(entry.request.env if entry.should_run else {})
         # Not `asdict`, which copies everything below too.
         request = {**vars(entry.request), "limits": vars(entry.request.limits), "env": env}
@@ -126,13 +126,13 @@ class HostState:
             _write_atomically(f"{folder}/request.json", noted)
 
     def read(self, devbox_id: str) -> DevboxEntry | None:
-        """What is noted about a devbox; None if there is nothing."""
+        """Return the note about a devbox; None if there is none."""
         try:
             found = json.loads((self.folder(devbox_id) / "request.json").read_bytes())
         except FileNotFoundError:
             return None
         except ValueError:
-            # A power cut can leave a file empty; what it told of ended with the machine.
+            # A power cut can leave a file empty; its devbox ended with the machine.
             _logger.warning("the note of devbox %s cannot be read, it counts as ended", devbox_id)
             return None
         request = dict(found["request"])
@@ -152,46 +152,46 @@ class HostState:
             return {}
 
     def disk(self, devbox_id: str) -> list[Path]:
-        """Everything in a devbox's folder that is not a record of what happened in it."""
+        """Return all entries in a devbox's folder that are not records of its past."""
         return disk_paths(self._path(devbox_id))
 
     def has_changes(self, devbox_id: str) -> bool:
-        """Whether a devbox has changed files here."""
+        """Tell whether a devbox has changed files here."""
         return os.path.exists(f"{self._path(devbox_id)}/changes")  # noqa: PTH110  (done for every devbox)
 
     def with_disk(self) -> set[str]:
-        """The devboxes that have a disk here."""
+        """Return the devboxes that have a disk here."""
         return {folder.name for folder in self._folder.iterdir() if (folder / "changes").exists()}
 
     def names(self, prefix: str) -> list[str]:
-        """The devboxes whose ids begin so, of which anything is here."""
+        """Return the devboxes with this prefix that have any files here."""
         return sorted(folder.name for folder in self._folder.glob(f"{check_name(prefix)}*"))
 
     def ended_before(self, seconds: float) -> set[str]:
-        """The devboxes without a disk that were last noted before that time."""
+        """Return the devboxes without a disk that were last noted before that time."""
         notes = ((folder.name, folder / "request.json") for folder in self._folder.iterdir())
         old = {name for name, note in notes if note.exists() and note.stat().st_mtime < seconds}
         return old - self.with_disk()
 
     def ended_in_order(self) -> list[str]:
-        """The devboxes without a disk, those first that were noted longest ago."""
+        """Return the devboxes without a disk, the ones noted longest ago first."""
         ended = self.ended_before(float("inf"))
         notes = {name: self._folder / name / "request.json" for name in ended}
         return sorted(ended, key=lambda name: notes[name].stat().st_mtime)
 
     def output_sizes(self) -> dict[str, int]:
-        """What the outputs of each devbox take; blocks."""
+        """Return the bytes of the outputs of each devbox; blocks."""
         return {folder.name: tree_bytes(folder / "executions") for folder in self._folder.iterdir()}
 
     def clear_unnoted(self, devbox_id: str) -> None:
-        """Remove the folder of a devbox that nothing was noted about: it is empty once the disk is gone."""
+        """Remove the folder of a devbox without a note: it is empty once the disk is gone."""
         with contextlib.suppress(OSError):
             os.rmdir(self._path(devbox_id))  # noqa: PTH106  (done for every devbox)
 
     def forget(self, devbox_id: str) -> None:
         """Remove the records; the disk must be gone."""
         folder = self.folder(devbox_id)
-        # The note goes last: what a killed host leaves half removed is still known, and forgotten later.
+        # The note goes last: a devbox half removed by a killed host is still known, and forgotten later.
         for name in _KEPT_WITHOUT_DISK - {"request.json"}:
             shutil.rmtree(folder / name, ignore_errors=True)
             if (folder / name).exists():
@@ -214,7 +214,7 @@ def note_synced_disk(folder: Path) -> None:
 
 
 def is_disk_sound(folder: Path) -> bool:
-    """Whether all that was written to a resting disk is there."""
+    """Tell whether all data written to a resting disk is there."""
     try:
         found = (folder / _NOTE).read_text()
     except FileNotFoundError:

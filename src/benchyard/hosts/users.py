@@ -22,9 +22,9 @@ umask 227 && echo "$3 ALL=(ALL:ALL) NOPASSWD: ALL" > "/etc/sudoers.d/benchyard-$
 
 
 def has_user(rootfs: Rootfs, name: str, uid: int | None) -> bool:
-    """Whether the files of an image show that it has this user; False also where they are not read (blocks).
+    """Tell whether an image's files show that it has this user; False also if they are not read (blocks).
 
-    To look here costs less than to have the devbox open a file.
+    Looking here costs less than having the devbox open a file.
     """
     try:
         with LayerStack([str(layer) for layer in rootfs.layers], rootfs.host_dirs) as stack:
@@ -39,7 +39,7 @@ def has_user(rootfs: Rootfs, name: str, uid: int | None) -> bool:
 
 
 async def ensure_user(driver: Driver, spec: DevboxSpec, name: str, uid: int | None) -> bool:
-    """See to it that the devbox has this user, with this uid if one is given; True if it had."""
+    """Ensure that the devbox has this user, with this uid if one is given; return True if it had."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} cannot be a user's name: use lower case letters, digits, '_' and '-'")
     rows = await _rows(driver, spec.id, "/etc/passwd")

@@ -1,4 +1,4 @@
-"""One answer of the model, whatever its dialect, and the made-up tokens it consists of."""
+"""An answer of the model, in no dialect yet, and the made-up tokens it consists of."""
 
 import json
 import zlib
@@ -15,39 +15,39 @@ _VOCABULARY = 100_000
 
 
 def count_tokens(text: str) -> int:
-    """How many tokens a text is."""
+    """Return the number of tokens of a text."""
     return -(-len(text) // LETTERS)
 
 
 def split_tokens(text: str) -> list[str]:
-    """The tokens of a text."""
+    """Split a text into tokens."""
     return [text[start : start + LETTERS] for start in range(0, len(text), LETTERS)]
 
 
 def token_id(token: str) -> int:
-    """The number of a token."""
+    """Return the number of a token."""
     return zlib.crc32(token.encode(errors="replace")) % _VOCABULARY
 
 
 def token_ids(texts: Iterable[str]) -> list[int]:
-    """The numbers of the tokens of several texts, one after the other."""
+    """Return the numbers of the tokens of several texts, one after the other."""
     return [token_id(token) for text in texts for token in split_tokens(text)]
 
 
 def token_logprob(token: str) -> float:
-    """How likely the model says that a token was: between -1 and 0."""
+    """Return the made-up log-probability of a token: between -1 and 0."""
     return -(token_id(token) % 1000) / 1000
 
 
 def call_text(name: str, arguments: str) -> str:
-    """A call of a tool, as the model would have written it."""
+    """Return the text of a tool call, as the model would have written it."""
     return f"<call>{name} {arguments}</call>"
 
 
 def chat_prompt(body: Mapping[str, Any]) -> list[str]:
-    """The texts that a Chat request comes to, in the order in which a model reads them.
+    """Return the texts of a Chat request, in the order in which a model reads them.
 
-    What the model wrote before stands in them as it wrote it, so that the prompt of one turn and its answer
+    The model's earlier messages stand in them as it wrote them, so that the prompt of one turn and its answer
     are the beginning of the prompt of the next.
     """
     texts = [json.dumps(body["tools"])] if body.get("tools") else []
@@ -69,26 +69,26 @@ _MOST_PARTS = 8
 
 @dataclass(frozen=True)
 class ScriptedToolCall:
-    """One call of a tool."""
+    """A call of a tool."""
 
     id: str
     name: str
     arguments: Mapping[str, Any]
     code: str | None = None
-    """What a tool gets that takes a text instead of arguments."""
+    """Input of a tool that takes a text instead of arguments."""
 
     @property
     def written(self) -> str:
-        """What the tool gets, as a text."""
+        """Return the tool's input, as a text."""
         return json.dumps(self.arguments, ensure_ascii=False) if self.code is None else self.code
 
 
 @dataclass(frozen=True)
 class ScriptedAnswer:
-    """What the model says."""
+    """An answer of the model."""
 
     number: int
-    """From 1, in the order of answers; its ids come of it."""
+    """Counted from 1, in the order of answers; its ids are derived from it."""
     text: str = ""
     reasoning: str = ""
     calls: tuple[ScriptedToolCall, ...] = ()
@@ -97,7 +97,7 @@ class ScriptedAnswer:
 
 @dataclass(frozen=True)
 class AnswerParts:
-    """What an answer consists of, before it is known what that used."""
+    """The parts of an answer, before its usage is known."""
 
     text: str = ""
     reasoning: str = ""
@@ -105,13 +105,13 @@ class AnswerParts:
 
     @property
     def output_tokens(self) -> int:
-        """How many tokens it is, without the reasoning."""
+        """Return the number of its tokens, without the reasoning."""
         calls = (call_text(call.name, call.written) for call in self.calls)
         return count_tokens(self.text) + sum(map(count_tokens, calls))
 
 
 def make_answer(number: int, said: AnswerParts, usage: StepUsage, input_tokens: int) -> ScriptedAnswer:
-    """An answer, with what it used: as the step says, and counted where that says nothing."""
+    """Make an answer with its usage: as the step says, and counted where the step does not say."""
     cached, cache_written = usage.cached_tokens, usage.cache_write_tokens
     thought = usage.reasoning_tokens
     if thought is None:
@@ -135,7 +135,7 @@ def make_answer(number: int, said: AnswerParts, usage: StepUsage, input_tokens: 
 
 
 def text_parts(text: str) -> Iterator[str]:
-    """A text in a few parts, as a stream gives it; each but the last is whole tokens."""
+    """Split a text into a few parts, as in a stream; each but the last is whole tokens."""
     size = max(1, -(-count_tokens(text) // _MOST_PARTS)) * LETTERS
     for start in range(0, len(text), size):
         yield text[start : start + size]

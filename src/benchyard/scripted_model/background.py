@@ -16,14 +16,14 @@ from benchyard.scripted_model.server import ScriptedModel
 
 @dataclass(frozen=True)
 class _Running:
-    """What other threads reach it by."""
+    """The parts of a running model that other threads use."""
 
     loop: asyncio.AbstractEventLoop
     stop: asyncio.Event
 
 
 class RunningModel:
-    """`ScriptedModel` as a blocking context manager; takes what that takes."""
+    """A `ScriptedModel` as a blocking context manager, with the same arguments."""
 
     def __init__(self, scripts: Scripts = (), **options: Any) -> None:
         self._model = ScriptedModel(scripts, **options)
@@ -32,16 +32,16 @@ class RunningModel:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Return the address on which it listens."""
         return self._model.url
 
     @property
     def ledger(self) -> Ledger:
-        """What was asked of it."""
+        """Return the record of its requests."""
         return self._model.ledger
 
     def reset(self) -> None:
-        """Forget what was asked and what has happened."""
+        """Forget all requests and progress."""
         done: Future[None] = Future()
 
         def forget() -> None:

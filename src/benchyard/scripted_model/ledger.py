@@ -1,4 +1,4 @@
-"""What was asked of the scripted model, and what it said that cost: the other side's account."""
+"""The scripted model's record of requests and of the usage it reported: the other side's account."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -8,38 +8,38 @@ from benchyard.gateway.calls import TokenUsage
 
 @dataclass
 class LedgerEntry:
-    """One request."""
+    """A request to the scripted model."""
 
     number: int
-    """From 1, in the order in which they came."""
+    """Counted from 1, in the order of arrival."""
     method: str
     path: str
-    """With the query."""
+    """The path, with the query."""
     headers: dict[str, str]
-    """Names in small letters."""
+    """Header names, in lower case."""
     dialect: str = ""
-    """Empty where the request asks for no answer of a model."""
+    """Empty if the request does not ask for a model's answer."""
     model: str = ""
     body: Any = None
     streams: bool = False
     status: int = 0
-    """Of the answer; 0 while there is none."""
+    """HTTP status of the answer; 0 while there is none."""
     usage: TokenUsage | None = None
-    """What the answer said it used, as far as it was sent; None if it said nothing."""
+    """Usage reported by the part of the answer that was sent; None if it reported none."""
     is_title: bool = False
-    """Whether it asked for a title or the like: it offered no tools."""
+    """The request was for a title or the like: it offered no tools."""
     fault: str | None = None
-    """What went wrong on purpose: `status`, `drop`, `garbage` or `hang`."""
+    """The deliberate fault: `status`, `drop`, `garbage` or `hang`."""
     script: str = ""
     """The name of the script that answered."""
     results: int = 0
-    """How many results of tools it carried."""
+    """Number of tool results the request carried."""
     is_complete: bool = False
-    """Whether the whole answer was sent."""
+    """The whole answer was sent."""
 
     @property
     def key(self) -> str | None:
-        """The key it came with; None without one."""
+        """Return the key the request came with; None without one."""
         found = keys_of_request(self.headers)
         return found[0] if found else None
 
@@ -51,11 +51,11 @@ class Ledger:
     entries: list[LedgerEntry] = field(default_factory=list)
 
     def calls(self, *, titles: bool = False) -> list[LedgerEntry]:
-        """Requests for answers of a model; with those for titles only if asked to."""
+        """Return the requests for answers of a model; those for titles only on demand."""
         return [entry for entry in self.entries if entry.dialect and (titles or not entry.is_title)]
 
     def totals(self) -> dict[str, TokenUsage]:
-        """What the answers said they used, model by model."""
+        """Return the usage that the answers reported, model by model."""
         sums: dict[str, TokenUsage] = {}
         for entry in self.entries:
             if entry.usage is not None:
@@ -63,15 +63,15 @@ class Ledger:
         return sums
 
     def total(self) -> TokenUsage:
-        """What all answers said they used."""
+        """Return the usage that all answers reported."""
         return sum(self.totals().values(), TokenUsage())
 
     def keys(self) -> set[str]:
-        """Every key that came with a request."""
+        """Return every key that came with a request."""
         return {key for entry in self.entries for key in keys_of_request(entry.headers)}
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, as it is told over HTTP."""
+        """Return all of it, as reported over HTTP."""
         return {
             "requests": [asdict(entry) for entry in self.entries],
             "totals": {model: self._total(model, usage) for model, usage in self.totals().items()},
@@ -83,7 +83,7 @@ class Ledger:
 
 
 def keys_of_request(headers: dict[str, str]) -> list[str]:
-    """The keys that a request came with, wherever its dialect puts them."""
+    """Return the keys that a request came with, in the places of any dialect."""
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
     found = [headers.get("x-api-key"), headers.get("x-goog-api-key")]
     if scheme.lower() == "bearer":

@@ -1,4 +1,4 @@
-"""Which step of which script answers a request, and its calls with the tools that the request offers."""
+"""Selection of the script step that answers a request, and its calls with the offered tools."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from benchyard.scripted_model.requests import ModelRequest, OfferedTool, fields,
 from benchyard.scripted_model.scripts import Script, Scripts, ScriptStep, as_scripts, squeeze
 
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
-"""In mini-swe-agent's prompt: it goes on until a command prints this, and takes no answer without calls."""
+"""In mini-swe-agent's prompt: it runs until a command prints this, and refuses answers without calls."""
 
 _SHELLS = ("bash", "exec_command", "shell", "shell_command", "run_shell_command", "run_command")
 _COMMANDS = ("command", "cmd", "commands", "script")
@@ -24,7 +24,7 @@ _DESCRIPTION = "Run the next command"
 def tool_calls(
     step: ScriptStep, offered: Sequence[OfferedTool], new_id: Callable[[], str]
 ) -> tuple[ScriptedToolCall, ...]:
-    """The calls of a step, as the client wants them."""
+    """Return the calls of a step, in the form the client wants."""
     made = [_shell_call(command, offered) for command in step.commands]
     if step.tool is not None:
         made.append(_tool_call(step.tool, step.arguments, offered))
@@ -32,12 +32,12 @@ def tool_calls(
 
 
 def wants_submit_command(prompt: str) -> bool:
-    """Whether this client wants its end as a command."""
+    """Tell whether this client ends by a command."""
     return SUBMIT in prompt
 
 
 def example_value(schema: Any, depth: int = 0) -> Any:
-    """Something that a JSON schema allows, as far as simple ones go."""
+    """Return a value that a simple JSON schema allows."""
     wanted = fields(schema)
     for key in ("enum", "examples"):
         if isinstance(choices := wanted.get(key), list) and choices:
@@ -70,7 +70,7 @@ def _shell_call(command: str, offered: Sequence[OfferedTool]) -> _Made:
 
 
 def _shell(offered: Sequence[OfferedTool]) -> OfferedTool | None:
-    """The tool that runs commands: by its name, which may have the name of an extension before it."""
+    """Return the tool that runs commands: by its name, which an extension's name may precede."""
     for name in _SHELLS:
         for tool in offered:
             if _bare(tool.name).lower() == name and not tool.takes_code:
@@ -113,7 +113,7 @@ def _tool_call(name: str, arguments: Mapping[str, Any], offered: Sequence[Offere
 
 
 def _javascript(name: str, arguments: Mapping[str, Any]) -> str:
-    """A call as code: for clients whose only tool runs code that calls the others."""
+    """Return a call as code: for clients whose only tool runs code that calls the others."""
     call = f"const r = await tools[{json.dumps(name)}]({json.dumps(arguments)})"
     if name == "exec_command":
         call = f"const r = await tools.exec_command({json.dumps(arguments)})"
@@ -122,25 +122,25 @@ def _javascript(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 TITLE = "A short title"
-"""The answer to a request that offers no tools: agents ask so for titles, and for which model to take."""
+"""The answer to a request that offers no tools: agents ask so for titles, or for the model to use."""
 
 _Key = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
 class Cue:
-    """What is to be done about a request."""
+    """The reaction to a request."""
 
     step: ScriptStep
-    """A fault, or what the answer was made of."""
+    """A fault, or the step that the answer was made from."""
     answer: ScriptedAnswer
-    """Of a fault: the answer it spoils."""
+    """For a fault: the answer it spoils."""
     script: str = ""
     is_title: bool = False
 
 
 class Player:
-    """Plays scripts. All it remembers is how many answers it gave, and which faults have happened to them."""
+    """Plays scripts; remembers only the number of answers, and the faults that have happened to them."""
 
     def __init__(self, given: Scripts) -> None:
         found = sorted(as_scripts(given), key=lambda script: script.is_default)
@@ -149,16 +149,16 @@ class Player:
         self._calls = 0
         self._happened: Counter[tuple[_Key, int, int]] = Counter()
         self._spoiled: set[str] = set()
-        """Calls in answers that broke off: some agents keep them, with a result that says so."""
+        """Calls in answers that broke off: some agents keep them, with a result that reports the break."""
 
     def reset(self) -> None:
-        """Forget what has happened."""
+        """Forget all progress."""
         self._happened.clear()
         self._spoiled.clear()
         self._answers = self._calls = 0
 
     def cue(self, asked: ModelRequest, dialect: str) -> Cue:
-        """What comes next in the conversation that a request carries."""
+        """Return the reaction to the conversation that a request carries."""
         script = self._script(asked)
         if not asked.tools and not (script is not None and script.without_tools):
             return self._title(asked)
@@ -172,12 +172,12 @@ class Player:
         return Cue(fault or step, answer, script.name)
 
     def _fault(self, key: _Key, results: int, faults: list[tuple[int, ScriptStep]]) -> ScriptStep | None:
-        """The fault that a conversation has not had yet, of those that stand where it is."""
+        """Return the fault, of those at this point of a conversation, that it has not had yet."""
         for index, each in faults:
             if self._happened[key, results, index] < each.times:
                 self._happened[key, results, index] += 1
                 return each
-        # Whoever comes here again is another conversation with the same words.
+        # A repeated request is another conversation with the same words.
         for index, _ in faults:
             del self._happened[key, results, index]
         return None
@@ -212,7 +212,7 @@ class Player:
 def _place(
     script: Script, asked: ModelRequest, results: int
 ) -> tuple[ScriptStep, list[tuple[int, ScriptStep]]]:
-    """The step that a conversation has come to, and the faults that stand before it, with their places."""
+    """Return the step that a conversation has reached, and the faults before it, with their indexes."""
     texts = asked.texts
     faults: list[tuple[int, ScriptStep]] = []
     for index, step in enumerate(script.steps):

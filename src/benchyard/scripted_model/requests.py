@@ -1,4 +1,4 @@
-"""A request for an answer, whatever its dialect: the conversation so far, and the tools there are."""
+"""A request for an answer, in no particular dialect: the conversation so far, and the offered tools."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ Role = Literal["user", "assistant", "tool"]
 
 @dataclass(frozen=True)
 class ConversationMessage:
-    """Something that was said: by the user, by the model, or by a tool that gave its result."""
+    """A message: by the user, by the model, or by a tool that gave its result."""
 
     role: Role
     text: str = ""
     calls: tuple[str, ...] = ()
-    """The ids of the calls of tools that the model made; of a tool's result, the call that it is of."""
+    """The ids of the model's tool calls; for a tool's result, the call that it answers."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class OfferedTool:
 
     name: str
     schema: Mapping[str, Any] = field(default_factory=dict)
-    """Of its arguments."""
+    """Schema of its arguments."""
     takes_code: bool = False
-    """Whether it takes a text instead of arguments."""
+    """The tool takes a text instead of arguments."""
 
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """A request, as far as scripts look at it."""
+    """The parts of a request that scripts look at."""
 
     model: str
     streams: bool
@@ -39,13 +39,13 @@ class ModelRequest:
     body: Mapping[str, Any]
     input_tokens: int
     session: str = ""
-    """Whatever the client names its conversation by."""
+    """The client's name for its conversation, if it sends one."""
     schema: Mapping[str, Any] | None = None
-    """Of the JSON that the answer must be."""
+    """Schema of the JSON that the answer must be."""
 
     @property
     def prompt(self) -> str:
-        """All that users said before the model first spoke: agents put notes of their own around a prompt."""
+        """Return all user messages before the model's first: agents put their own notes around a prompt."""
         texts = []
         for turn in self.turns:
             if turn.role != "user":
@@ -54,39 +54,39 @@ class ModelRequest:
         return "\n".join(texts)
 
     def results(self, without: Container[str] = ()) -> int:
-        """How many tools have given their results, without those of some calls."""
+        """Return the number of tool results, without those of some calls."""
         given = [turn for turn in self.turns if turn.role == "tool"]
         return sum(not any(call in without for call in turn.calls) for turn in given)
 
     @property
     def texts(self) -> int:
-        """How often the model has said something without calling a tool."""
+        """Return the number of the model's messages without tool calls."""
         return sum(turn.role == "assistant" and not turn.calls for turn in self.turns)
 
     @property
     def first_call(self) -> str:
-        """The id of the model's first call of a tool, which tells conversations apart; empty without one."""
+        """Return the id of the model's first tool call, which tells conversations apart; empty if none."""
         spoken = (turn for turn in self.turns if turn.role == "assistant")
         return next((call for turn in spoken for call in turn.calls), "")
 
 
 def items(value: Any) -> list[Mapping[str, Any]]:
-    """The objects of a list that somebody sent; of anything else, none."""
+    """Return the objects of a received list; none for any other value."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
 def fields(value: Any) -> Mapping[str, Any]:
-    """An object that somebody sent; of anything else, an empty one."""
+    """Return a received object; an empty one for any other value."""
     return value if isinstance(value, Mapping) else {}
 
 
 def text_of(content: Any, kinds: Sequence[str] = ("text", "input_text", "output_text")) -> str:
-    """The text of what a message holds: a string, or a list of parts."""
+    """Return the text of a message's content: a string, or a list of parts."""
     if isinstance(content, str):
         return content
     return "\n".join(str(part.get("text", "")) for part in items(content) if part.get("type") in kinds)
 
 
 def word(value: Any) -> str:
-    """A string that somebody sent; of anything else, an empty one."""
+    """Return a received string; an empty one for any other value."""
     return value if isinstance(value, str) else ""

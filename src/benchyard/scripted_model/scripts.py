@@ -1,4 +1,4 @@
-"""What the scripted model says: scripts of steps, written as YAML, as JSON or in Python."""
+"""Scripts of the scripted model: lists of steps, written as YAML, as JSON or in Python."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from benchyard.benchmarks.files.bounded_folder import BoundedFolder
 from benchyard.benchmarks.files.located_values import FilePart
 
 MOST_BYTES = 16 * 1024**2
-"""Of a file of scripts."""
+"""Largest size of a file of scripts."""
 MOST_STEPS = 10_000
 _NO_QUOTES = str.maketrans("", "", '"\\')
 _FAULTS = ("status", "drop", "garbage", "hang")
@@ -24,12 +24,12 @@ Seconds = Annotated[float, Field(ge=0, le=86_400)]
 
 
 class StepUsage(FilePart):
-    """What a step says it used; what is left out is counted, or 0."""
+    """Usage that a step reports; missing numbers are counted, or 0."""
 
     input_tokens: Tokens | None = None
-    """All that went in, with what was read from or written to a cache."""
+    """All input tokens, with those read from or written to a cache."""
     output_tokens: Tokens | None = None
-    """All that came out, with the reasoning."""
+    """All output tokens, with the reasoning."""
     cached_tokens: Tokens = 0
     cache_write_tokens: Tokens = 0
     reasoning_tokens: Tokens | None = None
@@ -44,7 +44,7 @@ class StepUsage(FilePart):
 
 
 class ScriptStep(FilePart):
-    """One answer, or one fault.
+    """An answer, or a fault.
 
     An answer is a text, calls of tools, or a text before calls. A fault happens `times` times in a
     conversation and then makes room for the next step.
@@ -52,29 +52,29 @@ class ScriptStep(FilePart):
 
     text: str | None = None
     shell: str | tuple[str, ...] | None = None
-    """A command for the agent's shell tool, whatever that is called; several are calls side by side."""
+    """A command for the agent's shell tool, whatever its name; several are calls side by side."""
     tool: str | None = None
     """The name of any other tool, called with `arguments`."""
     arguments: dict[str, Any] = Field(default_factory=dict)
     reasoning: str | None = None
-    """What the model thinks to itself before."""
+    """The model's reasoning before the answer."""
     usage: StepUsage = StepUsage()
     latency: Seconds = 0
-    """How long it waits before it answers."""
+    """Seconds before the answer."""
     chunk_delay: Seconds | None = None
-    """How long it waits between the events of a stream; None takes the server's."""
+    """Seconds between the events of a stream; None takes the server's."""
     status: Annotated[int, Field(ge=400, le=599)] | None = None
     """A fault: an answer with this HTTP status."""
     retry_after: Annotated[float, Field(ge=0)] | None = None
-    """With a status: the header that says when to come again, in seconds."""
+    """With a status: the header that says when to try again, in seconds."""
     drop: bool = False
     """A fault: the connection is dropped in the middle of the answer."""
     garbage: bool = False
-    """A fault: the answer goes over into nonsense."""
+    """A fault: the answer turns into nonsense half-way."""
     hang: Seconds | None = None
-    """A fault: nothing is answered for so long, then the connection is closed."""
+    """A fault: no answer for so many seconds, then the connection is closed."""
     times: Annotated[int, Field(ge=1, le=10**9)] = 1
-    """How often a fault happens."""
+    """Number of times a fault happens."""
 
     @model_validator(mode="after")
     def _one_thing(self) -> "ScriptStep":
@@ -91,40 +91,40 @@ class ScriptStep(FilePart):
 
     @property
     def is_fault(self) -> bool:
-        """Whether it is something going wrong, and no answer."""
+        """Tell whether it is a fault, not an answer."""
         return self.fault is not None
 
     @property
     def fault(self) -> str | None:
-        """What kind of fault it is; None if it is an answer."""
+        """Return the kind of fault; None if it is an answer."""
         return next((name for name in _FAULTS if getattr(self, name) not in (None, False)), None)
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """What goes to the shell."""
+        """Return the commands for the shell."""
         if self.shell is None:
             return ()
         return (self.shell,) if isinstance(self.shell, str) else self.shell
 
     @property
     def results(self) -> int:
-        """How many results of tools come back for it."""
+        """Return the number of tool results that come back for it."""
         return len(self.commands) + (self.tool is not None)
 
 
 class Script(FilePart):
-    """What is said in the conversations that begin with a certain prompt."""
+    """The steps of conversations that begin with a certain prompt."""
 
     name: str = ""
     match: str | None = None
     """A piece of the prompt, in which spaces, line breaks and quotes do not count; None matches the rest."""
     regex: str | None = None
-    """Instead of `match`: an expression that is searched for in the prompt."""
+    """Instead of `match`: a regular expression that is searched for in the prompt."""
     steps: Annotated[tuple[ScriptStep, ...], Field(max_length=MOST_STEPS)] = ()
     final: str = "The work is done."
-    """The answer when there is no step left."""
+    """The answer after the last step."""
     without_tools: bool = False
-    """Whether it also plays where a request offers no tools, which otherwise asks for a title."""
+    """Play also for requests that offer no tools, which usually ask for a title."""
 
     @model_validator(mode="after")
     def _can_be_matched(self) -> "Script":
@@ -138,42 +138,42 @@ class Script(FilePart):
 
     @property
     def is_default(self) -> bool:
-        """Whether it plays where no other does."""
+        """Tell whether it plays if no other script matches."""
         return self.match is None and self.regex is None
 
 
 class ScriptFile(FilePart):
-    """The whole of a file of scripts."""
+    """The content of a file of scripts."""
 
     scripts: tuple[Script, ...]
 
 
 Scripts = Script | Mapping[str, Any] | Iterable[Script | Mapping[str, Any]]
-"""One or several, as they are written in Python."""
+"""One script or several, as they are written in Python."""
 
 
 def squeeze(text: str) -> str:
-    """A text as it is compared: one space wherever it has spaces or line breaks, and no quotes.
+    """Return a text in its form for comparison: one space for each run of spaces and line breaks, no quotes.
 
-    Some agents put a prompt in quotes and escape those that it has.
+    Some agents put a prompt in quotes and escape the quotes in it.
     """
     return " ".join(text.translate(_NO_QUOTES).split())
 
 
 def as_scripts(given: Scripts) -> tuple[Script, ...]:
-    """Scripts from what a caller gave: one or several, made or as dictionaries."""
+    """Return scripts from a caller's input: one or several, as objects or as dictionaries."""
     several = [given] if isinstance(given, Script | Mapping) else list(given)
     return tuple(Script.model_validate(each) for each in several)
 
 
 def read(path: Path) -> tuple[Script, ...]:
-    """The scripts of a YAML or JSON file; raises UsageError with the line of what is wrong."""
+    """Return the scripts of a YAML or JSON file; raise UsageError with the line of the mistake."""
     text = BoundedFolder(path.parent).text(path.name, MOST_BYTES)
     return located_values.validate(located_values.read_yaml(path, text), ScriptFile).scripts
 
 
 def dump(given: Iterable[Script]) -> str:
-    """Scripts as a file that `read` takes: JSON, which is YAML too."""
+    """Return scripts as a file that `read` takes: JSON, which is YAML too."""
     return json.dumps({"scripts": [_plain(each) for each in given]}, indent=2) + "\n"
 
 

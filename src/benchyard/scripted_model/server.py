@@ -28,7 +28,7 @@ _GARBAGE = b'data: {"type": "mess\xff\xfe\n\nevent: \x00nonsense\ndata: }{ not j
 
 @dataclass(frozen=True)
 class AnswerSender:
-    """One answer that is to be sent, and where it is noted."""
+    """An answer to send, and its entry in the ledger."""
 
     request: web.Request
     wire: ModelWire
@@ -38,7 +38,7 @@ class AnswerSender:
     chunk_delay: float
 
     async def send(self) -> web.StreamResponse:
-        """Send it, or do to it what the script says."""
+        """Send it, or spoil it as the script says."""
         step = self.cue.step
         await asyncio.sleep(step.latency)
         if step.hang is not None:
@@ -65,14 +65,14 @@ class AnswerSender:
                 self.entry.usage = told.usage
             await response.write(event)
             await asyncio.sleep(delay)
-        # Noted before: whoever has read the end finds it in the ledger.
+        # Noted first: a client that has read the end finds it in the ledger.
         self._sent(200, told.usage)
         await response.write(last)
         await response.write_eof()
         return response
 
     async def _spoil(self, *, garbage: bool) -> web.StreamResponse:
-        """Half of the answer, and then nonsense or nothing."""
+        """Send half of the answer, and then nonsense or nothing."""
         if self.asked.streams:
             kind, pieces = self.wire.stream_type, self._events()
         else:
@@ -139,26 +139,26 @@ _ENDINGS: Mapping[str, ModelWire] = {
 
 
 def wire_of(path: str, query: Mapping[str, str]) -> ModelWire | None:
-    """The dialect that a request for an answer is of; None if it is none."""
+    """Return the dialect of a request for an answer; None if it is not such a request."""
     if path.endswith(":streamGenerateContent"):
         return GEMINI if query.get("alt") == "sse" else _GEMINI_ARRAY
     return next((wire for ending, wire in _ENDINGS.items() if path.endswith(ending)), None)
 
 
 def json_response(body: Any, status: int = 200) -> web.Response:
-    """An answer in JSON."""
+    """Return an answer in JSON."""
     return web.Response(body=to_json(body), status=status, content_type="application/json")
 
 
 def is_greeting(request: web.Request) -> bool:
-    """Whether it only asks if somebody is there."""
+    """Tell whether a request only asks if a server is there."""
     if request.method == "HEAD":
         return True
     return request.method == "GET" and request.path.endswith(("/", "/api/hello"))
 
 
 def nearest_wire(request: web.Request) -> ModelWire:
-    """The dialect of what asks for no answer of a model: by its path, or by where its key is."""
+    """Return the dialect of a request for anything but an answer: by its path, or by the place of its key."""
     if "/v1beta" in request.path or "x-goog-api-key" in request.headers:
         return GEMINI
     is_anthropic = "/messages" in request.path or "x-api-key" in request.headers
@@ -166,7 +166,7 @@ def nearest_wire(request: web.Request) -> ModelWire:
 
 
 def token_count_response(request: web.Request, size: int) -> web.Response:
-    """How many tokens a request would be."""
+    """Answer with the number of tokens of a request."""
     path = request.path
     if path.endswith("/messages/count_tokens"):
         return json_response({"input_tokens": tokens_of(size)})
@@ -178,10 +178,10 @@ def token_count_response(request: web.Request, size: int) -> web.Response:
 
 
 def models_response(request: web.Request, models: Sequence[str]) -> web.Response:
-    """The models there are, or one of them; any name is one, because any is answered."""
+    """Answer with the list of models, or one of them; any name is accepted."""
     path = request.path
     if path.endswith("/responses"):
-        # Some try a websocket first, and take this for a no.
+        # Some clients try a websocket first, and take this for a no.
         return json_response(RESPONSES.error(405, "only POST is answered here"), 405)
     _, found, name = path.rpartition("/models")
     if request.method != "GET" or not found or (name and not name.startswith("/")):
@@ -196,7 +196,7 @@ def _nothing_here(request: web.Request) -> web.Response:
 
 
 def _model(name: str) -> dict[str, Any]:
-    """As both OpenAI and Anthropic tell it."""
+    """Return a model's record in a form for both OpenAI and Anthropic."""
     return {
         "id": name,
         "object": "model",
@@ -228,14 +228,14 @@ def _gemini_list(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 MODELS = ("scripted-model",)
-"""What lists of models name, unless told others."""
+"""Names in lists of models, by default."""
 MOST_BODY_BYTES = 64 * 1024**2
 _CLOSE_SECONDS = 1.0
 _BACKLOG = 1024
 
 
 class ScriptedModel:
-    """Plays scripts to whoever asks it, at `url`, while it is entered; `ledger` has what was asked.
+    """A server that plays scripts at `url` while it is entered; `ledger` records the requests.
 
     With a `key`, requests that come with another, or with none, are refused.
     """
@@ -251,7 +251,7 @@ class ScriptedModel:
     ) -> None:
         self.ledger = Ledger()
         self.keeps_bodies = True
-        """Whether the ledger keeps the bodies of requests: many long ones are much memory."""
+        """Keep the bodies of requests in the ledger: many long ones take much memory."""
         self._player = Player(scripts)
         self._key = key
         self._chunk_delay = chunk_delay
@@ -262,14 +262,14 @@ class ScriptedModel:
 
     @property
     def url(self) -> str:
-        """Where it listens; any path may follow before those of the dialects."""
+        """Return the address on which it listens; any path may precede those of the dialects."""
         host = self._address[0]
         return f"http://{f'[{host}]' if ':' in host else host}:{self._port}"
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=MOST_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        # Whoever has gone gets no answer: nothing waits for the end of a step that hangs.
+        # A client that has disconnected gets no answer: the end of a hanging step is not waited for.
         runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSE_SECONDS
         )
@@ -290,13 +290,13 @@ class ScriptedModel:
         await self.close()
 
     async def close(self) -> None:
-        """Stop listening, and end what is under way."""
+        """Stop listening, and end requests under way."""
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
 
     def reset(self) -> None:
-        """Forget what was asked and what has happened."""
+        """Forget all requests and progress."""
         self.ledger.entries.clear()
         self._player.reset()
 

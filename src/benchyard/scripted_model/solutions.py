@@ -31,7 +31,7 @@ _ABSENT = {"id": "", "status": "active", "create_time_ms": 0}
 
 
 def solving(folder: Path | None = None, *, names: Sequence[str] = ()) -> tuple[Script, ...]:
-    """Scripts that solve the scenarios of a benchmark's folder, told apart by their problem statements.
+    """Return scripts that solve the scenarios of a benchmark's folder, told apart by their statements.
 
     Without a folder: the benchmark that comes with us. `names` takes only some, by their scenarios' names.
     """
@@ -41,7 +41,7 @@ def solving(folder: Path | None = None, *, names: Sequence[str] = ()) -> tuple[S
 
 
 def failing(folder: Path | None = None, *, names: Sequence[str] = ()) -> tuple[Script, ...]:
-    """Scripts for the same scenarios that look around, change nothing and say that they are done."""
+    """Return scripts for the same scenarios that look around, change nothing and say that they are done."""
     return tuple(_script(draft, "date && id -u") for draft in _drafts(folder, names))
 
 
@@ -65,7 +65,7 @@ def _script(draft: ScenarioDraft, command: str) -> Script:
 
 
 def _solution(scenario: ScenarioRequest) -> str:
-    """A command that applies the reference output: in the devbox there is nothing but this command."""
+    """Return a command that applies the reference output: the devbox holds no other copy of it."""
     reference = scenario.reference_output
     if not reference:
         raise ScenarioError(f"scenario {scenario.name!r} has no reference output to make a script of")
@@ -80,17 +80,17 @@ def _solution(scenario: ScenarioRequest) -> str:
 
 
 def _written(path: str, text: str) -> str:
-    """A command that writes a file as it is, whatever is in it."""
+    """Return a command that writes a file unchanged, with any content."""
     quoted = shlex.quote(path)
     if text.endswith("\n") and not any(piece in text for piece in _UNREADABLE):
         return f"cat > {quoted} <<'{_END}'\n{text}{_END}\n"
-    # Some agents read commands before they run them, and refuse what looks like a command in a command.
+    # Some agents read commands before they run them, and refuse a command that seems to hold another.
     encoded = base64.b64encode(text.encode()).decode()
     return f"echo {encoded} | base64 -d > {quoted}\n"
 
 
 def _view(scenario: ScenarioRequest) -> ScenarioView:
-    """The scenario as its references are asked about: nothing of a server's is in that."""
+    """Return the scenario in the view given to references, which holds no data of a server."""
     environment = scenario.environment_parameters or ScenarioEnvironment()
     given = scenario.model_dump(exclude={"environment_parameters"})
     given["metadata"] = given["metadata"] or {}

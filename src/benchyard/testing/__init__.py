@@ -1,1 +1,1 @@
-"""For tests: contract suites that authors of extensions run, and a real server."""
+"""Tools for tests: contract suites that authors of extensions run, and a real server."""

@@ -1,4 +1,4 @@
-"""A container engine for tests alone: storage, socket and settings in one folder, and nothing left after."""
+"""A container engine for tests alone: storage, socket and settings in one folder, cleared afterwards."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ runroot = "{folder}/run"
 
 
 def missing(kind: str = "podman") -> str | None:
-    """Why no engine of that kind can be started here; None if one can."""
+    """Return the reason why no engine of that kind can be started here; None if one can."""
     if os.geteuid() != 0:
         return "only root can start a container engine of its own here"
     needed = {"podman": ("podman", "runc", "conmon"), "docker": ("dockerd", "containerd", "runc")}[kind]
@@ -66,7 +66,7 @@ class RunningEngine:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **settings},
-                # Where Podman notes that a container was out of memory.
+                # Podman notes here that a container was out of memory.
                 cwd=self.folder,
                 start_new_session=True,
             )
@@ -102,7 +102,7 @@ class RunningEngine:
             return False
 
     def client(self) -> httpx.Client:
-        """A client for the engine's own interface."""
+        """Return a client for the engine's own interface."""
         transport = httpx.HTTPTransport(uds=str(self.socket))
         return httpx.Client(transport=transport, base_url="http://engine", timeout=_STOP_SECONDS)
 
@@ -129,6 +129,6 @@ class RunningEngine:
 
 
 def _mounts(folder: Path) -> list[str]:
-    """What is mounted below a folder, innermost first."""
+    """Return the mounts below a folder, innermost first."""
     points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     return sorted((point for point in points if point.startswith(f"{folder}/")), reverse=True)

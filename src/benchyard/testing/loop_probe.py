@@ -1,4 +1,4 @@
-"""A probe of the event loop: the processor's time that each callback takes."""
+"""A probe of the event loop: the processor time of each callback."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 MOST_SECONDS = 0.05
-"""Of the processor, that one callback of a server may take."""
+"""Processor time that one callback of a server may take."""
 
 
 @dataclass
@@ -17,7 +17,7 @@ class LoopProbe:
     seconds: float = 0.0
     callback: str = ""
     slow: list[str] = field(default_factory=list)
-    """Those that took more than a callback may."""
+    """Callbacks that took more than that."""
 
     def note(self, seconds: float, callback: str) -> None:
         """Take one callback into account."""
@@ -29,7 +29,7 @@ class LoopProbe:
 
 @contextmanager
 def loop_probe() -> Iterator[LoopProbe]:
-    """Measure every callback that asyncio's own loop runs meanwhile, in this process."""
+    """Measure every callback of asyncio's own loop, in this process, for the block."""
     probe, run = LoopProbe(), asyncio.Handle._run  # noqa: SLF001  (what the loop calls for each)
 
     def measured(handle: asyncio.Handle) -> None:
@@ -37,7 +37,7 @@ def loop_probe() -> Iterator[LoopProbe]:
         try:
             run(handle)
         finally:
-            # A callback is told only when it counts: telling costs more than most of them take.
+            # A callback is described only when it counts: describing costs more than most of them take.
             spent = time.thread_time() - begin
             if spent > probe.seconds or spent > MOST_SECONDS:
                 probe.note(spent, repr(handle))

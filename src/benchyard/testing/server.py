@@ -26,16 +26,16 @@ _ENDED = ("shutdown", "failure")
 
 
 class ServerProcess(Protocol):
-    """What is asked of a server's process, as `subprocess.Popen` has it."""
+    """The part of `subprocess.Popen` used for a server's process."""
 
     pid: int
     stdout: IO[bytes] | None
 
     def poll(self) -> int | None:
-        """Its exit status, if it has ended."""
+        """Return its exit status, if it has ended."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit status, once it has ended; raises `subprocess.TimeoutExpired`."""
+        """Return its exit status, once it has ended; raise `subprocess.TimeoutExpired`."""
 
     def kill(self) -> None:
         """End it without warning."""
@@ -60,13 +60,13 @@ def execute(arguments: list[str], environment: Mapping[str, str], log: IO[bytes]
 
 
 spawn: Spawn = execute
-"""How servers without variables of their own are started; tests of many servers have a quicker way."""
+"""Starts servers without variables of their own; tests of many servers set a quicker way."""
 
 
 class RunningServer:
-    """`benchyard serve` on a free port and a data folder; as a context manager it ends its devboxes too.
+    """Runs `benchyard serve` on a free port and a data folder; as a context manager it ends its devboxes too.
 
-    `options` are what the command line takes: `RunningServer(tmp_path / "data", ["--driver", "fake"])`.
+    `options` are those of the command line: `RunningServer(tmp_path / "data", ["--driver", "fake"])`.
     """
 
     def __init__(
@@ -96,21 +96,21 @@ class RunningServer:
 
     @property
     def key(self) -> str:
-        """The key that the first start made."""
+        """Return the key that the first start made."""
         return (self.data / "api-key").read_text().strip()
 
     @property
     def log(self) -> str:
-        """Everything the server logged."""
+        """Return the server's whole log."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     @property
     def pid(self) -> int:
-        """The server's process."""
+        """Return the pid of the server's process."""
         return self._running().pid
 
     def start(self) -> None:
-        """Start it and wait until it listens; raises ServerUnreachable with its log if it does not.
+        """Start it and wait until it listens; raise ServerUnreachable with its log if it does not.
 
         Started again it takes the same port, which another program may have for a moment.
         """
@@ -136,13 +136,13 @@ class RunningServer:
         return True
 
     def stop(self) -> int:
-        """Ask it to stop and wait; returns its exit status."""
+        """Ask it to stop and wait; return its exit status."""
         process = self._running()
         process.terminate()
         return self._reaped(process)
 
     def wait(self) -> int:
-        """Wait for its end, which somebody else has asked for; returns its exit status."""
+        """Wait for its end, requested by another process; return its exit status."""
         return self._reaped(self._running())
 
     def kill(self) -> None:
@@ -191,7 +191,7 @@ class RunningServer:
 
 
 def _inherited() -> dict[str, str]:
-    """Our environment, but for what would have each server compile all its modules once more."""
+    """Return our environment, without variables that make each server compile all its modules again."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 

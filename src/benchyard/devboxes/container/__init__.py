@@ -1,1 +1,1 @@
-"""Devboxes held by a container engine: the driver `container`, and what is only its own."""
+"""Devboxes held by a container engine: the driver `container` and its own parts."""

@@ -1,4 +1,4 @@
-"""The containers of devboxes in an engine: asked for, started, met, frozen, ended, removed."""
+"""The containers of devboxes in an engine: created, started, met, frozen, ended, removed."""
 
 import asyncio
 import contextlib
@@ -22,13 +22,13 @@ from benchyard.devboxes.shared.running_devbox import bind
 from benchyard.errors import DevboxError, NotFound, StartFailed
 
 _LOWER_HALF = 0xFFFFFFFF
-"""The kernel looks at no more than this of the arguments here, and neither may the filter."""
+"""The kernel looks at only these bits of the arguments here, so the filter must do the same."""
 _FAMILIES = 46
 _ON_PROCESSES = ("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr", "sched_setaffinity")
 
 
 def seccomp_profile(*, tracing: bool = True) -> str:
-    """The profile, as JSON; without `tracing` no process reaches into another one."""
+    """Return the profile, as JSON; without `tracing` no process can reach into another."""
     families = [number for number in range(_FAMILIES) if number not in seccomp.SOCKET_FAMILIES]
     rules = [
         _refuse([*seccomp.REFUSED, *(() if tracing else seccomp.TRACING)], errno.EPERM),
@@ -74,18 +74,18 @@ def _if_bits(name: str, bits: int) -> list[dict[str, Any]]:
 _log = logging.getLogger(__name__)
 
 MEETING_FOLDER = "meeting"
-"""In a devbox's folder."""
+"""Name of the folder, in a devbox's folder, of the socket for meeting the first process."""
 MEETING_SOCKET = "socket"
 
 
 @contextlib.contextmanager
 def open_meeting_place(folder: Path) -> Iterator[socket.socket]:
-    """The socket at which to meet the first process of the devbox in `folder`; gone afterwards."""
+    """Open the socket for meeting the first process of the devbox in `folder`; it is removed afterwards."""
     place = folder / MEETING_FOLDER
     place.mkdir(exist_ok=True)
     place.chmod(0o755)
     with bind(place, MEETING_SOCKET) as listener:
-        # Root in the container may be somebody else out here; nobody else gets as far as this folder.
+        # Root in the container may have another id on the host; other users cannot reach this folder.
         (place / MEETING_SOCKET).chmod(0o666)
         listener.setblocking(False)
         try:
@@ -95,7 +95,7 @@ def open_meeting_place(folder: Path) -> Iterator[socket.socket]:
 
 
 async def meet_first_process(meeting: socket.socket, request: dict[str, Any], listener: socket.socket) -> int:
-    """Hand over the socket on which the first process takes requests; its pid, once it is ready."""
+    """Hand over the socket on which the first process takes requests; return its pid once it is ready."""
     await _readable(meeting)
     connection, _address = meeting.accept()
     with connection:
@@ -119,7 +119,7 @@ async def meet_first_process(meeting: socket.socket, request: dict[str, Any], li
 
 
 def _enclose(pid: int) -> list[int]:
-    """Descriptors by which a first process, put into a group of its own, can freeze all others of it."""
+    """Put a first process into a group of its own; return descriptors with which it can freeze all others."""
     try:
         group = cgroups.enclose(pid)
         return freezer.open_group(str(group)) if group else []
@@ -142,7 +142,7 @@ OWNER_LABEL = "benchyard.owner"
 DEVBOX_LABEL = "benchyard.devbox"
 FOLDER_LABEL = "benchyard.folder"
 _PLACE = "/dev/.benchyard"
-"""Below /dev, which engines make anew for each container: nothing of it gets onto the devbox's disk."""
+"""Below /dev, which engines make anew for each container: none of it gets onto the devbox's disk."""
 _CAPABILITIES = (
     "AUDIT_WRITE",
     "CHOWN",
@@ -158,41 +158,41 @@ _CAPABILITIES = (
     "SYS_CHROOT",
 )
 _MARK = "WAKE_ALARM"
-"""What `guest.tracing` gives to commands that others are not to reach."""
+"""Capability with which `guest.tracing` marks commands that others must not reach."""
 _MASKED = ("/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup", "/proc/kallsyms", "/proc/slabinfo")
-"""What tells of the machine's memory to everybody who is root, beyond what engines mask by themselves."""
+"""Files about the machine's memory, readable for every root, that engines do not mask by themselves."""
 _MASKED_BY_DOCKER = (
     *("/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
     *("/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi"),
     *("/sys/firmware", "/sys/devices/virtual/powercap"),
 )
-"""Its own list, which ours takes the place of."""
+"""Docker's own list of masked paths, which ours replaces."""
 _LOG_BYTES = "65536"
 
 
 @dataclass(frozen=True)
 class ContainerSettings:
-    """What all containers of a driver have in common."""
+    """Settings that all containers of a driver share."""
 
     owner: str
     python: Path
     """The folder of our own Python."""
     runtime: str | None
     seccomp: str
-    """The filter of system calls, as this engine takes it."""
+    """The filter of system calls, in this engine's format."""
     untraced: str
-    """The same for devboxes in which no process may trace another."""
+    """The filter for devboxes in which no process may trace another."""
     is_podman: bool
     marks: bool = False
-    """Whether a first process can be given what commands are marked with that others are not to reach."""
+    """A first process can get the capability that marks commands others must not reach."""
 
     def name(self, devbox_id: str) -> str:
-        """What the container of a devbox is called."""
+        """Return the name of a devbox's container."""
         return f"{self.owner}-{devbox_id}"
 
 
 def container_request(spec: DevboxSpec, image: str, ways: ContainerSettings) -> dict[str, Any]:
-    """The body that creates the container of a devbox."""
+    """Return the request body that creates the container of a devbox."""
     command = interpreter.command(f"{_PLACE}/python", f"{_PLACE}/meeting/{MEETING_SOCKET}")
     body: dict[str, Any] = {
         "Image": image,
@@ -251,7 +251,7 @@ _OWN_KERNEL = ("runsc", "gvisor", "kata", "krun", "io.containerd.runsc", "io.con
 
 
 def check_runtime(about: EngineInfo, wanted: str | None) -> None:
-    """Refuse a runtime that the engine has not, would not take, or that no devbox can start with."""
+    """Refuse a runtime that the engine lacks or does not accept, or with which no devbox can start."""
     known = ", ".join(about.runtimes)
     used = wanted or about.default_runtime
     if wanted and about.runtimes and wanted not in about.runtimes:
@@ -272,25 +272,25 @@ def check_runtime(about: EngineInfo, wanted: str | None) -> None:
 
 
 class Containers:
-    """One container per devbox of an owner, named after both."""
+    """The containers of an owner's devboxes, each named after owner and devbox."""
 
     def __init__(self, engine: ContainerEngine, ways: ContainerSettings) -> None:
         self._engine = engine
         self._ways = ways
 
     def name(self, devbox_id: str) -> str:
-        """The container of a devbox."""
+        """Return the name of a devbox's container."""
         return self._ways.name(devbox_id)
 
     async def create(self, spec: DevboxSpec, image: str) -> None:
-        """Make the container of a new devbox."""
+        """Create the container of a new devbox."""
         (spec.folder / MEETING_FOLDER).mkdir(exist_ok=True)
         body = container_request(spec, image, self._ways)
         await self.remove(spec.id)
         await self._ask("/containers/create", body, {"name": self.name(spec.id)})
 
     async def reset(self, devbox_id: str) -> None:
-        """End the container of a devbox with a disk, if it runs; raises StartFailed if it is gone."""
+        """End the container of a devbox with a disk, if it runs; raise StartFailed if it is gone."""
         found = await self._engine.inspect(self.name(devbox_id))
         if found is None:
             message = f"the disk of devbox {devbox_id} is gone: its container was removed from the engine"
@@ -299,7 +299,7 @@ class Containers:
             await self.kill(devbox_id)
 
     async def run(self, spec: DevboxSpec, request: dict[str, Any]) -> int:
-        """Start the container and meet its first process, which takes requests from then on; its pid."""
+        """Start the container and meet its first process, which then takes requests; return its pid."""
         name = self.name(spec.id)
         with running_devbox.listen(spec.folder) as listener, open_meeting_place(spec.folder) as place:
             await self._begin(name)
@@ -335,42 +335,42 @@ class Containers:
             raise StartFailed(error.message, step="container") from error
 
     async def kill(self, devbox_id: str) -> None:
-        """End whatever runs in a container, in whatever state it is; it may not be there."""
+        """End all processes of a container in whatever state it is, if it exists."""
         for action in ("unpause", "kill"):
-            # Refused unless it is paused, or runs.
+            # The engine refuses unless the container is paused, or runs.
             with contextlib.suppress(DevboxError, NotFound):
                 await self._engine.ask("POST", f"/containers/{self.name(devbox_id)}/{action}")
         await self.ended(devbox_id)
 
     async def ended(self, devbox_id: str) -> None:
-        """Return when the engine has noticed the end of a container, too."""
+        """Return when the engine, too, has noticed the end of a container."""
         await self._engine.wait(self.name(devbox_id))
 
     async def remove(self, devbox_id: str) -> None:
-        """Remove a container with its disk, if it is there."""
+        """Remove a container with its disk, if it exists."""
         await self._engine.remove(self.name(devbox_id))
 
     async def freeze(self, devbox_id: str) -> None:
-        """Stop every process where it stands."""
+        """Freeze every process."""
         await self._engine.ask("POST", f"/containers/{self.name(devbox_id)}/pause")
 
     async def thaw(self, devbox_id: str) -> None:
-        """Let them go on."""
+        """Let the processes continue."""
         await self._engine.ask("POST", f"/containers/{self.name(devbox_id)}/unpause")
 
     async def changes(self, devbox_id: str) -> Path | None:
-        """The folder of what a container has changed, where the engine has one."""
+        """Return the folder of a container's changes, if the engine has one."""
         found = await self._engine.inspect(self.name(devbox_id)) or {}
         folder = ((found.get("GraphDriver") or {}).get("Data") or {}).get("UpperDir")
         return Path(folder) if folder else None
 
     async def was_out_of_memory(self, devbox_id: str) -> bool:
-        """Whether a container that has ended did so for want of memory."""
+        """Tell whether an ended container was killed for lack of memory."""
         found = await self._engine.inspect(self.name(devbox_id)) or {}
         return bool(found.get("State", {}).get("OOMKilled"))
 
     async def sweep(self) -> None:
-        """Clear what an earlier server left: containers that no disk stands for, and half-started ones."""
+        """Remove the leftovers of an earlier server: containers without a disk, and half-started ones."""
         for found in await self._engine.containers(f"{OWNER_LABEL}={self._ways.owner}"):
             folder = Path(found["Labels"][FOLDER_LABEL])
             held = running_devbox.FirstProcess.load(folder)

@@ -1,4 +1,4 @@
-"""Devboxes held by a container engine of this machine: Docker, Podman, or whatever speaks their interface.
+"""Devboxes held by a container engine of this machine: Docker, Podman, or any with their interface.
 
 The engine gives image, disk, walls and limits; the devbox's first process in the container is our own agent,
 run by our own Python, which is mounted read-only. So commands are as fast, and end as surely, as those of the
@@ -8,8 +8,8 @@ Options:
 
     socket    the engine's unix socket; else DOCKER_HOST, else where Docker and Podman usually listen
     runtime   the engine's runtime for devboxes; else the engine's own default
-    image     what devboxes start from that name no image: an image of the store, or one the engine has
-    lease     the number of seconds after which a devbox ends whose server does not come back
+    image     the image for devboxes that name none: one of the store, or one the engine has
+    lease     the seconds after which a devbox ends if its server does not come back
 """
 
 import asyncio
@@ -120,11 +120,11 @@ class ContainerDriver(FirstProcessDriver):
         return self
 
     def _request(self, spec: DevboxSpec) -> dict[str, Any]:
-        """What the first process is told when it is met."""
+        """Return the settings sent to the first process when it is met."""
         return {"lease": self._lease, "tracing_switch": spec.tracing_switch}
 
     def _profile(self, about: EngineInfo, name: str, *, traced: bool) -> str:
-        """The filter of system calls: Docker takes it as it is, Podman where it lies."""
+        """Return the filter of system calls: its text for Docker, the path of its file for Podman."""
         text = seccomp_profile(tracing=traced)
         path = self._folder / name
         path.write_text(text)
@@ -161,7 +161,7 @@ class ContainerDriver(FirstProcessDriver):
         await self._let_go()
         await self._images.close()
         await self._engine.close()
-        # In this order, so that the warden which the zygote leaves behind finds no server.
+        # In this order, so that the warden left behind by the zygote finds no server.
         self._roll.close()
         self._zygote.close()
 
@@ -203,13 +203,13 @@ class ContainerDriver(FirstProcessDriver):
         spec.changes.mkdir(exist_ok=True)
 
     async def _check_points(self, spec: DevboxSpec) -> None:
-        """Runtimes follow links of an image, and of a disk, to where they mount: there must be none."""
+        """Refuse links on the way to mount points: runtimes follow those of an image or a disk."""
         changes = await self._containers.changes(spec.id)
         layers = [*([changes] if changes and changes.is_dir() else []), *spec.rootfs.layers]
         await asyncio.to_thread(mounts.check_mount_points, layers, spec.mounts)
 
     async def _undo(self, spec: DevboxSpec, *, is_new: bool) -> None:
-        """Leave nothing of a start that failed, but the disk of one that was to be resumed."""
+        """Remove all traces of a failed start, but the disk of a devbox that was to be resumed."""
         if is_new:
             await self._forget_disk(spec)
         else:
@@ -221,7 +221,7 @@ class ContainerDriver(FirstProcessDriver):
         await self.trees.remove(spec.changes)
 
     async def _clear(self, devbox_id: str, folder: Path) -> None:
-        """Clear away what is left of a devbox that does not run."""
+        """Clear the remains of a devbox that does not run."""
         await asyncio.to_thread(devbox_index.clear_traces, folder)
         self._roll.drop(devbox_id)
 
@@ -248,7 +248,7 @@ class ContainerDriver(FirstProcessDriver):
         try:
             self._hold(spec, held)
         except StartFailed:
-            # It lives but does not listen: not one of ours to use any more.
+            # The process lives but does not listen: it cannot be used any more.
             await self._containers.kill(spec.id)
             await self._clear(spec.id, spec.folder)
             return False
@@ -266,7 +266,7 @@ class ContainerDriver(FirstProcessDriver):
 
     async def _end(self, devbox: running_devbox.RunningDevbox) -> None:
         devbox.kill()
-        # What is frozen dies when it is thawed, before it can do anything else.
+        # A frozen process dies when it is thawed, before it can do anything else.
         if devbox.frozen:
             with contextlib.suppress(DevboxError, NotFound):
                 await self._containers.thaw(devbox.spec.id)
@@ -279,11 +279,11 @@ class ContainerDriver(FirstProcessDriver):
         await self._clear(devbox.spec.id, devbox.spec.folder)
 
     def _devbox_ended(self, devbox: running_devbox.RunningDevbox) -> None:
-        """The first process is gone; if nobody asked for it, say why and clear up."""
+        """Handle the end of the first process; if it was not requested, report the reason and clear up."""
         if self._running.get(devbox.spec.id) is not devbox:
             return
         del self._running[devbox.spec.id]
-        # Right now, before the engine takes the groups away.
+        # Read now, before the engine removes the groups.
         kills = cgroups.usage_of(self._groups.pop(devbox.spec.id)).out_of_memory_kills
         self._under_way(devbox.spec.id, self._mourn(devbox, out_of_memory=kills > 0))
 

@@ -1,4 +1,4 @@
-"""A container engine of this machine, Docker or Podman, spoken to over HTTP on its unix socket."""
+"""A client of this machine's container engine, Docker or Podman: HTTP over its unix socket."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ _PIECE = 1024 * 1024
 
 
 async def read_chunks(path: Path) -> AsyncIterator[bytes]:
-    """The content of a file."""
+    """Yield the content of a file."""
     file = await asyncio.to_thread(path.open, "rb")
     try:
         while piece := await asyncio.to_thread(file.read, _PIECE):
@@ -28,7 +28,7 @@ async def read_chunks(path: Path) -> AsyncIterator[bytes]:
 
 
 _NEWEST = (1, 47)
-"""The newest version of the interface that this module was written for; older ones are spoken as well."""
+"""The newest version of the interface that this module was written for; older ones work as well."""
 _SECONDS = 120.0
 _REMEDY = (
     "start one (`systemctl start docker`, `systemctl start podman.socket`, or "
@@ -38,7 +38,7 @@ _REMEDY = (
 
 
 def usual_sockets(environment: Mapping[str, str]) -> list[Path]:
-    """Where engines listen unless they are told otherwise."""
+    """Return the sockets on which engines listen by default."""
     own = environment.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
     return [
         Path("/var/run/docker.sock"),
@@ -49,7 +49,7 @@ def usual_sockets(environment: Mapping[str, str]) -> list[Path]:
 
 
 def find_socket(option: str | None, environment: Mapping[str, str]) -> Path:
-    """The socket that was asked for, else the first that is there; raises StartFailed with what to do."""
+    """Return the requested socket, else the first existing one; raise StartFailed with a remedy."""
     given = option or environment.get("DOCKER_HOST")
     if given:
         scheme, separator, rest = given.rpartition("://")
@@ -73,22 +73,22 @@ def find_socket(option: str | None, environment: Mapping[str, str]) -> Path:
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """What an engine says about itself."""
+    """Properties of an engine, by its own account."""
 
     name: str
     version: str
     storage: str
     shifts_ids: bool
-    """Whether users in a container are others outside."""
+    """User ids in a container differ from those outside."""
     runtimes: tuple[str, ...]
     default_runtime: str
     can_limit: Mapping[str, bool]
     has_plain_layers: bool
-    """Whether what a container changed is one folder of overlayfs, with nothing left out."""
+    """The changes of a container are one complete folder of overlayfs."""
 
 
 class ContainerEngine:
-    """One engine. Everything raises DevboxError when it refuses, NotFound when it has no such thing."""
+    """A container engine. All methods raise DevboxError if it refuses, NotFound if the object is missing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -97,7 +97,7 @@ class ContainerEngine:
         self._prefix = ""
 
     async def open(self) -> EngineInfo:
-        """Agree on a version; raises StartFailed if nobody answers."""
+        """Agree on a version; raise StartFailed if the engine does not answer."""
         try:
             greeting = await self._client.get("/_ping")
         except httpx.HTTPError as error:
@@ -114,7 +114,7 @@ class ContainerEngine:
         return _about(name, await self.ask("GET", "/info"))
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._client.aclose()
 
     async def ask(
@@ -125,7 +125,7 @@ class ContainerEngine:
         query: Mapping[str, str] | None = None,
         timeout: float | None = _SECONDS,
     ) -> Any:
-        """One request; the answer's JSON, if it has any."""
+        """Send a request; return the answer's JSON, if it has any."""
         try:
             answer = await self._client.request(
                 method, self._prefix + path, json=body, params=query, timeout=timeout
@@ -141,7 +141,7 @@ class ContainerEngine:
         return DevboxError(f"the container engine at {self.path} does not answer: {error!r}")
 
     async def inspect(self, name: str) -> dict[str, Any] | None:
-        """What there is to know of a container; None if there is none of that name."""
+        """Return the engine's record of a container; None if no container has that name."""
         try:
             found: dict[str, Any] = await self.ask("GET", f"/containers/{quote(name)}/json")
         except NotFound:
@@ -149,39 +149,39 @@ class ContainerEngine:
         return found
 
     async def containers(self, label: str) -> list[dict[str, Any]]:
-        """All containers, running or not, that have a label."""
+        """List all containers, running or not, that have a label."""
         query = {"all": "true", "filters": json.dumps({"label": [label]})}
         found: list[dict[str, Any]] = await self.ask("GET", "/containers/json", query=query)
         return found
 
     async def remove(self, name: str) -> None:
-        """Remove a container and its disk, if it is there."""
+        """Remove a container and its disk, if it exists."""
         try:
             await self.ask("DELETE", f"/containers/{quote(name)}", query={"force": "true", "v": "true"})
         except NotFound:
             return
 
     async def wait(self, name: str) -> None:
-        """Return when a container does not run, or is not there."""
+        """Return when a container does not run, or does not exist."""
         try:
             await self.ask("POST", f"/containers/{quote(name)}/wait", timeout=None)
         except NotFound:
             return
 
     async def said(self, name: str) -> str:
-        """The end of what a container printed."""
+        """Return the end of a container's output."""
         query = {"stdout": "true", "stderr": "true", "tail": "20"}
         raw: bytes = await self.ask("GET", f"/containers/{quote(name)}/logs", query=query)
         return _plain(raw).decode(errors="replace").strip()[-2000:]
 
     async def images(self, label: str) -> list[dict[str, Any]]:
-        """All images that have a label."""
+        """List all images that have a label."""
         query = {"filters": json.dumps({"label": [label]})}
         found: list[dict[str, Any]] = await self.ask("GET", "/images/json", query=query)
         return found
 
     async def has_image(self, reference: str) -> bool:
-        """Whether there is an image of that name."""
+        """Tell whether an image of that name exists."""
         try:
             await self.ask("GET", f"/images/{quote(reference)}/json")
         except NotFound:
@@ -203,7 +203,7 @@ class ContainerEngine:
             raise _refusal(answer.status_code, answer.text)
 
     async def save(self, reference: str) -> AsyncIterator[bytes]:
-        """An image as an archive, piece by piece."""
+        """Yield an image as an archive, piece by piece."""
         try:
             async with self._client.stream(
                 "GET", f"{self._prefix}/images/{quote(reference)}/get", timeout=None
@@ -256,7 +256,7 @@ def _about(name: str, info: dict[str, Any]) -> EngineInfo:
 
 
 def _plain(raw: bytes) -> bytes:
-    """What was printed, without the headers that tell the two streams apart."""
+    """Return the printed text, without the headers that separate the two streams."""
     text, rest = b"", raw
     while len(rest) >= 8 and rest[0] in (0, 1, 2) and rest[1:4] == b"\0\0\0":
         size = int.from_bytes(rest[4:8], "big")

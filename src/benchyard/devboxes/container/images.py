@@ -1,4 +1,4 @@
-"""Layers as images of a container engine, and disks that are the engine's."""
+"""Layers as images of a container engine, and disks that belong to the engine."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ _BLOCK = 512
 
 
 def write_image_archive(target: Path, layers: Sequence[Path], tag: str, labels: dict[str, str]) -> None:
-    """Write layers (topmost first) as the image of that tag; a command must be named to run it (blocks)."""
+    """Write layers (topmost first) as an image with that tag, which has no default command (blocks)."""
     with target.open("wb", buffering=0) as file:
         digests, names = [], []
         for number, layer in enumerate(reversed(layers)):
@@ -52,7 +52,7 @@ def write_image_archive(target: Path, layers: Sequence[Path], tag: str, labels: 
 
 
 def _add_layer(file: IO[bytes], name: str, layer: Path) -> str:
-    """Add one layer's tar to the archive; its header follows once its size is known. Returns its digest."""
+    """Add one layer's tar to the archive; its header follows once its size is known. Return its digest."""
     start = file.tell()
     file.write(bytes(_BLOCK))
     digest, size = pack_into(file.fileno(), str(layer), plain=True)
@@ -66,14 +66,14 @@ def _add_layer(file: IO[bytes], name: str, layer: Path) -> str:
 _logger = logging.getLogger(__name__)
 
 LAYERS_LABEL = "benchyard.layers"
-"""On every image of ours: the folders of its layers, topmost first, as JSON."""
+"""Label of all our images: the folders of their layers, topmost first, as JSON."""
 _REPOSITORY = "localhost/benchyard"
 _MOUNT_POINTS = ("dev", "proc", "sys")
 _LOOK_SECONDS = 2.0
 
 
 class ContainerImages:
-    """The images of one engine that stand for layers of ours; `folder` is for what is half-made."""
+    """The images of one engine that stand for our layers; `folder` holds half-made archives."""
 
     def __init__(self, engine: ContainerEngine, folder: Path) -> None:
         self._engine = engine
@@ -82,19 +82,19 @@ class ContainerImages:
         self._known: dict[str, tuple[Path, ...]] = {}
 
     async def open(self) -> None:
-        """Clear what a killed server left half-made, and the images whose layers are gone."""
+        """Remove the half-made files of a killed server, and the images whose layers are gone."""
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
         self._folder.mkdir(mode=0o700, parents=True)
         await self.sweep()
 
     async def ensure(self, rootfs: Rootfs) -> str:
-        """The engine's name of an image made of these layers, loaded if it is not there."""
+        """Return the engine's name of an image made of these layers; load the image if it is missing."""
         tag = f"{_REPOSITORY}:{_digest(rootfs.layers)}"
         task = self._loading.get(tag)
         if task is None:
             task = self._loading[tag] = asyncio.create_task(self._load(tag, rootfs.layers))
             task.add_done_callback(lambda _done: self._loading.pop(tag, None))
-        # Others may wait for the same image: whoever is cancelled leaves them theirs.
+        # Others may wait for the same image: cancelling one of them must not stop the load.
         await asyncio.shield(task)
         return tag
 
@@ -117,16 +117,16 @@ class ContainerImages:
         self._known[tag] = layers
 
     async def close(self) -> None:
-        """Wait for what is being loaded, and remove what is stale by now."""
+        """Wait for running loads, then remove stale images."""
         for task in list(self._loading.values()):
             with contextlib.suppress(BenchyardError):
                 await task
         await self._tidy()
 
     async def sweep(self) -> None:
-        """Remove the images whose layers are gone; one that a container uses waits for the next time.
+        """Remove the images whose layers are gone; an image used by a container waits for the next time.
 
-        What the engine holds is known from then on, whichever server has loaded it.
+        Afterwards the engine's images are known, even those that another server has loaded.
         """
         before = set(self._known)
         for image in await self._engine.images(LAYERS_LABEL):
@@ -140,7 +140,7 @@ class ContainerImages:
                 else:
                     self._known[name] = layers
         for name in before:
-            # Somebody else has removed it.
+            # Another client has removed it.
             self._known.pop(name, None)
 
     async def _is_removed(self, name: str) -> bool:
@@ -154,7 +154,7 @@ class ContainerImages:
         return True
 
     async def keep_tidy(self) -> None:
-        """Sweep whenever layers have gone, for ever."""
+        """Sweep whenever layers have been removed, for ever."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             await self._tidy()
@@ -168,13 +168,13 @@ class ContainerImages:
 
 
 def is_stale(image: dict[str, object]) -> bool:
-    """Whether layers of an image of ours are gone."""
+    """Tell whether layers of one of our images are gone."""
     layers = _layers(image)
     return layers is not None and not _are_there(layers)
 
 
 def _layers(image: dict[str, object]) -> tuple[Path, ...] | None:
-    """What an image was made of; None if that was not written by us: it is not ours to remove."""
+    """Return the layers an image was made of; None if the label is not ours, so that the image stays."""
     labels = image.get("Labels")
     try:
         return tuple(map(Path, json.loads(labels[LAYERS_LABEL]))) if isinstance(labels, dict) else None
@@ -183,7 +183,7 @@ def _layers(image: dict[str, object]) -> tuple[Path, ...] | None:
 
 
 def _check_mount_points(layers: tuple[Path, ...]) -> None:
-    """Refuse what makes runtimes follow a link of the image out of the container when they mount there."""
+    """Refuse layers whose links would lead runtimes out of the container when they mount there."""
     for name in _MOUNT_POINTS:
         found = next((layer / name for layer in layers if os.path.lexists(layer / name)), None)
         if found is not None and not is_whiteout(found.lstat()) and not stat.S_ISDIR(found.lstat().st_mode):
@@ -207,7 +207,7 @@ NO_LAYERS = (
 
 
 class ContainerStorage(Storage):
-    """A devbox's disk is its container; images are those of the engine."""
+    """Storage whose disks are the containers, and whose images are the engine's."""
 
     is_in_folder = False
 

@@ -1,7 +1,8 @@
-"""Our own Python in a folder that runs in any container of this machine, whatever image it is made from.
+"""Our own Python in a folder that runs in any container of this machine, whatever its image.
 
-It holds what the process of `guest.main_container` loads, and nothing else: the program, its libraries with
-their loader, and the modules. The loader is named when it is started, so that no library of an image is used.
+The folder holds only the files that the process of `guest.main_container` loads: the program, its libraries
+with their loader, and the modules. The start command names the loader, so that no library of an image is
+used.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ _DONE = "digest"
 
 
 def prepare(target: Path) -> None:
-    """Make the folder, or make it anew if this Python is not the one it was made of (blocks)."""
+    """Make the folder, or make it anew if it was made from another Python (blocks)."""
     files = _files()
     digest = _digest(files)
     if (target / _DONE).exists() and (target / _DONE).read_text() == digest:
@@ -60,21 +61,21 @@ def prepare(target: Path) -> None:
         py_compile.compile(str(module), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
     (partial / _DONE).write_text(digest)
     if target.exists():
-        # Devboxes that run have what they need of it in memory.
+        # Running devboxes hold all they need of it in memory.
         target.rename(old)
     partial.rename(target)
     shutil.rmtree(old, ignore_errors=True)
 
 
 def command(place: str, *arguments: str) -> list[str]:
-    """The command that starts it where it is mounted at `place`."""
+    """Return the command that starts this Python where it is mounted at `place`."""
     start = f"import sys; sys.path.append({f'{place}/{_PACKAGES}'!r}); from {_MODULE} import main; main()"
     loader = [f"{place}/{_LOADER}", "--library-path", f"{place}/{_LIBRARIES}"]
     return [*loader, f"{place}/{_PROGRAM}", "-I", "-S", "-X", "utf8", "-c", start, *arguments]
 
 
 def _files() -> dict[str, Path]:
-    """Where each file goes, and where it comes from."""
+    """Return the files to copy: path in the folder -> source."""
     source = str(Path(benchyard.__file__).parent.parent)
     run = subprocess.run(
         [sys.executable, "-I", "-S", "-X", "utf8", "-c", _LOOK, source],
@@ -108,7 +109,7 @@ def _files() -> dict[str, Path]:
 
 
 def _module_place(standard: PurePosixPath, name: str, path: Path) -> PurePosixPath:
-    """Where a module lies in the folder."""
+    """Return the path of a module in the folder."""
     if path.suffix == ".so" and "." not in name:
         return standard / "lib-dynload" / path.name
     top = PurePosixPath(_PACKAGES) if name.split(".")[0] == "benchyard" else standard

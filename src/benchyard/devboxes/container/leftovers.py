@@ -1,4 +1,4 @@
-"""What a container driver left in its engine, looked at from outside, with and without a server."""
+"""Remains of a container driver in its engine, found from outside, with or without a server."""
 
 import json
 import socket
@@ -19,15 +19,15 @@ _RUNNING = ("running", "paused")
 
 
 def note_engine(folder: Path, path: Path) -> None:
-    """Note in the driver's folder where its engine listens."""
+    """Note the socket of the engine in the driver's folder."""
     (folder / _NOTE).write_text(json.dumps({"socket": str(path)}))
 
 
 def find_leftovers(folder: Path, layers: Path) -> Iterator[tuple[str, str, str]]:
-    """Containers and images that nothing here explains: kind, name, and what is wrong.
+    """Yield containers and images that no devbox or layer explains: kind, name, and reason.
 
-    `folder` is the driver's, `layers` the folder that layers of this server lie in. An engine that does not
-    answer runs nothing, and tells nothing.
+    `folder` is the driver's; `layers` is the folder of this server's layers. An engine that does not answer
+    runs no container, and has nothing to report.
     """
     try:
         path = json.loads((folder / _NOTE).read_text())["socket"]

@@ -20,9 +20,9 @@ _OPEN_FILES = 65536
 
 
 def confine(request: dict[str, Any]) -> Tracing | None:
-    """Close this process (the devbox's first) in; everything it starts inherits the walls.
+    """Confine this process (the devbox's first); all its children inherit the walls.
 
-    Returns the means to refuse tracing later, where the request asks for them.
+    Returns the means to refuse tracing later, if the request asks for them.
     """
     with start_step("hostname"):
         syscalls.set_hostname(request["hostname"])
@@ -45,11 +45,11 @@ def confine(request: dict[str, Any]) -> Tracing | None:
 
 
 def limit_resources() -> None:
-    """Set the limits that each process of a devbox has for itself."""
+    """Set the resource limits that each process of a devbox has for itself."""
     _limit_open_files()
-    # Not 0, which still hands dumps to a program of the host where there is one for that.
+    # Not 0, with which the kernel still passes dumps to a core handler of the host, if there is one.
     resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
-    # Whatever the server may do, no devbox goes before the rest of the machine.
+    # Whatever priority the server may use, no devbox takes precedence over the rest of the machine.
     for limit in (resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE):
         resource.setrlimit(limit, (0, 0))
 
@@ -66,7 +66,7 @@ def _limit_open_files() -> None:
 
 
 def close_all_but(keep: set[int]) -> None:
-    """Close every descriptor but `keep`; the standard streams lead nowhere."""
+    """Close every descriptor but `keep`; connect the standard streams to /dev/null."""
     null = os.open("/dev/null", os.O_RDWR)
     for number in range(3):
         os.dup2(null, number)

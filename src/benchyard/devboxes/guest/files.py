@@ -1,4 +1,4 @@
-"""Files and folders of the devbox, opened, made and listed by processes that are forked for it."""
+"""Files and folders of the devbox, opened, made and listed by processes forked for each request."""
 
 import contextlib
 import errno
@@ -13,17 +13,17 @@ from benchyard.devboxes.layers import trees
 
 _PARENT_MODE = 0o755
 _MOST_TRIES = 10
-"""Of making a file anew, where somebody puts another one in its place each time."""
+"""Attempts to make a file anew while a program keeps putting another one in its place."""
 
 
 def answer_open(connection: socket.socket, message: dict[str, Any], *, can_change_user: bool) -> NoReturn:
-    """Open it, send the descriptor or the error, and end (in a forked child of the first process)."""
+    """Open the file, send the descriptor or the error, and end (in a forked child of the first process)."""
     reply: dict[str, Any] = {"seq": message["seq"], "ok": True}
     opened: list[int] = []
     try:
         opened.append(_open_as(message, can_change_user=can_change_user))
         if message["write"]:
-            # Its other end closes with this process: a program can be run once nobody here can write it.
+            # Its other end closes with this process: a program can be run once no process here can write it.
             opened.append(os.pipe2(os.O_CLOEXEC)[0])
     except (OSError, LookupError, ValueError) as error:
         number = error.errno if isinstance(error, OSError) else None
@@ -56,7 +56,7 @@ def _open_as(message: dict[str, Any], *, can_change_user: bool) -> int:
     if not stat.S_ISREG(kind):
         raise OSError(21 if stat.S_ISDIR(kind) else 22, "not a regular file", path)
     if message["write"]:
-        # A file that the kernel makes up may take nothing and fail at nothing, for ever.
+        # A pseudo-file of the kernel may accept nothing and report no error, for ever.
         if os.fstat(descriptor).st_dev == os.stat("/proc").st_dev:
             raise OSError(22, "not a file on disk", path)
         if message["truncate"]:
@@ -65,20 +65,20 @@ def _open_as(message: dict[str, Any], *, can_change_user: bool) -> int:
 
 
 def _open_fresh(message: dict[str, Any], path: str, flags: int, *, can_change_user: bool) -> int:
-    """A new file, and who it and a folder made for it belong to."""
+    """Open a new file and set the owner of it and of a folder made for it."""
     group = users.find(message["group_of"]).gid if message.get("group_of") else None
     owner = users.find(message["emptied_for"]) if message.get("emptied_for") else None
     descriptor = create_fresh(path, flags, message["mode"])
     if group is not None and can_change_user:
         os.fchown(descriptor, -1, group)
     if owner is not None and can_change_user:
-        # Not what somebody may have put in its place meanwhile.
+        # Do not follow a link that a program may have put in its place meanwhile.
         os.chown(os.path.dirname(path), owner.uid, owner.gid, follow_symlinks=False)
     return descriptor
 
 
 def _remove_folder(folder: str) -> None:
-    """Remove a folder, or what stands in its place or in the place of a folder above it."""
+    """Remove a folder, or the entry that stands in its place or in the place of a folder above it."""
     above = ""
     for part in folder.strip("/").split("/")[:-1]:
         above += f"/{part}"
@@ -88,7 +88,7 @@ def _remove_folder(folder: str) -> None:
 
 
 def create_fresh(path: str, flags: int, mode: int, parent: int | None = None) -> int:
-    """Make a file in the place of whatever has its name; raises OSError for a directory."""
+    """Make a file in the place of any entry of that name; raise OSError for a directory."""
     for _ in range(_MOST_TRIES):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path, dir_fd=parent)
@@ -101,11 +101,11 @@ def create_fresh(path: str, flags: int, mode: int, parent: int | None = None) ->
 
 _MODE = 0o755
 _MOST_SEEN = 100_000
-"""Entries that are looked at in search of files."""
+"""Most entries looked at in search of files."""
 
 
 def answer_folders(connection: socket.socket, message: dict[str, Any], *, can_change_user: bool) -> NoReturn:
-    """Do what is asked, tell how it went, and end (in a forked child of the first process)."""
+    """Carry out the request, report the result, and end (in a forked child of the first process)."""
     reply: dict[str, Any] = {"seq": message["seq"], "ok": True}
     sheets: list[int] = []
     try:
@@ -136,7 +136,7 @@ def _make(path: str, owner: str | None, *, only_new: bool, can_change_user: bool
 
 
 def _files(folder: str, newer_than: str | None, most: int) -> list[str]:
-    """The paths of plain files below a folder, from there on; names that are no text are left out."""
+    """Return the relative paths of plain files below a folder; names that are not text are left out."""
     least = -1 if newer_than is None else os.stat(newer_than).st_mtime_ns
     found: list[str] = []
     left, seen = [""], 0

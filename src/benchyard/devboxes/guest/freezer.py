@@ -1,6 +1,6 @@
-"""Everything in a devbox made to stand still for a moment, so that nothing forks while it is seen or killed.
+"""Freezing everything in a devbox for a moment, so that nothing forks while it is listed or killed.
 
-A chain of processes, each of which forks the next and ends, passes between the scans of /proc, and between a
+A chain of processes, each of which forks the next and ends, slips between the scans of /proc, and between a
 scan and the signals that follow it. The devbox's first process therefore freezes all others before it looks:
 by a control group, which it leaves for that moment, or by signals where there is no group.
 """
@@ -15,21 +15,21 @@ from collections.abc import Callable, Iterator
 from benchyard.devboxes.guest import processes
 
 INNER = "inside"
-"""The group in a devbox's own in which everything of it normally is."""
+"""The group, inside the devbox's own, that normally holds all its processes."""
 _FREEZE_SECONDS = 5.0
-"""Thousands of processes have to be given the processor once each to stand still."""
+"""Time to freeze: each of thousands of processes needs the processor once before it stands still."""
 _KILL_SECONDS = 20.0
 _LOOK_SECONDS = 0.001
 
 
 class Freezer(ABC):
-    """Stops all processes of a devbox but this one."""
+    """Means to stop all processes of a devbox but this one."""
 
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
-        """Keep everything still for the block; who stood still before stays so after it.
+        """Keep all processes still for the block; processes stopped before stay stopped after it.
 
-        Yields whether all of it did in time: else something may have forked meanwhile.
+        Yields True if all stood still in time; else some may have forked meanwhile.
         """
         is_still = self._stop()
         try:
@@ -38,7 +38,7 @@ class Freezer(ABC):
             self._release()
 
     def close(self) -> None:
-        """Let go of what it works with, in a forked child that has no business with it."""
+        """Close its descriptors, in a forked child that does not need them."""
         return
 
     @abstractmethod
@@ -48,12 +48,12 @@ class Freezer(ABC):
     def _release(self) -> None: ...
 
     def kill(self, find: Callable[[], list[int]]) -> bool:
-        """Kill what `find` returns until it is nothing while all stand still; False if it takes too long."""
+        """Kill the result of `find` until it is empty while all stand still; False if it takes too long."""
         deadline = time.monotonic() + _KILL_SECONDS
         while True:
             with self.held() as is_still:
                 found = find()
-                # Parents last: the kernel lets the stopped children of one that ends go on.
+                # Parents last: the kernel continues the stopped children of a parent that ends.
                 processes.signal_each(found[::-1], signal.SIGKILL)
             if not found and is_still:
                 return True
@@ -66,9 +66,9 @@ class Freezer(ABC):
 
 
 def open_group(outer: str) -> list[int]:
-    """Descriptors by which a first process in the inner group of `outer` freezes it; the caller closes them.
+    """Return descriptors by which a first process in the inner group of `outer` freezes it.
 
-    Opened where the rights for it are: the kernel asks for them now, not when they are used.
+    The caller closes them. They are opened with full rights: the kernel checks rights at opening, not at use.
     """
     inner = f"{outer}/{INNER}"
     is_old = os.path.exists(f"{inner}/freezer.state")
@@ -87,15 +87,15 @@ def open_group(outer: str) -> list[int]:
 
 
 def join(descriptors: list[int]) -> None:
-    """Put this process into the inner group."""
+    """Move this process into the inner group."""
     os.pwrite(descriptors[1], b"0", 0)
 
 
 class SignalFreezer(Freezer):
-    """Stops by signal, again until two looks agree that all stand still; who was stopped before stays so.
+    """Freezer that sends stop signals until two looks agree; processes stopped before stay stopped.
 
-    `everybody` says that signals to all processes (-1) reach those of this devbox and no others. Who does
-    nothing but send signals to go on may delay it, and is killed like others by whoever looks again.
+    `everybody` means that signals to all processes (-1) reach those of this devbox and no others. A process
+    that keeps sending signals to continue may delay it, and is killed like others by the next look.
     """
 
     def __init__(self, *, everybody: bool) -> None:
@@ -131,9 +131,9 @@ def _others() -> dict[int, processes.ProcessStat]:
 
 
 class GroupFreezer(Freezer):
-    """Freezes the inner group, of version 1 or 2; nothing inside can undo that, not even with a signal.
+    """Freezer of the inner group, of version 1 or 2; nothing inside can undo it, not even a signal.
 
-    Where the kernel does not let this process out of the group and in again, it goes on by signals.
+    If the kernel does not let this process out of the group and in again, it falls back to signals.
     """
 
     def __init__(self, descriptors: list[int], instead: SignalFreezer) -> None:
@@ -172,11 +172,11 @@ class GroupFreezer(Freezer):
         try:
             os.pwrite(self._join, b"0", 0)
         except OSError:
-            # What is started from now on is not in the group.
+            # New processes are not in the group from now on.
             self._is_usable = False
 
 
 def make_freezer(descriptors: list[int], *, everybody: bool) -> Freezer:
-    """The best freezer there is: by the group whose descriptors are given, if any."""
+    """Return the best freezer available: of the group whose descriptors are given, or by signals."""
     by_signal = SignalFreezer(everybody=everybody)
     return GroupFreezer(descriptors, by_signal) if descriptors else by_signal

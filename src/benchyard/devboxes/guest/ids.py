@@ -1,4 +1,4 @@
-"""User namespaces of devboxes: which ids of the host stand for the ids inside."""
+"""User namespaces of devboxes: the mapping of ids of the host to ids inside."""
 
 import contextlib
 import os
@@ -19,13 +19,13 @@ _KEEP_RIGHTS = 1 << 2
 
 
 class UserNamespaces:
-    """User namespaces, made once and kept: a slot is a range of ids, used by one devbox at a time."""
+    """User namespaces, made once and reused: a slot is a range of ids, used by one devbox at a time."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], int] = {}
 
     def get(self, mode: str, slot: int) -> int | None:
-        """A descriptor of the namespace; None in the mode that has none."""
+        """Return a descriptor of the namespace; None in the mode that has none."""
         if mode == ROOT:
             return None
         key = (mode, slot if mode == ROOT_IDMAP else 0)
@@ -41,7 +41,7 @@ class UserNamespaces:
 
 
 def enter(namespace: int, *, can_change_user: bool) -> None:
-    """Go into a user namespace and be its root."""
+    """Enter a user namespace as its root."""
     syscalls.setns(namespace, syscalls.CLONE_NEWUSER)
     if can_change_user:
         os.setgroups([])
@@ -75,10 +75,10 @@ def _make(write_maps: Callable[[int], None], owner: int | None) -> int:
 
 
 def _turn_into(owner: int) -> None:
-    """Be the one whose namespace it will be, with all rights kept.
+    """Become the user who will own the namespace, with all rights kept.
 
-    What the kernel counts per user (watches of inotify, for one) it counts against a namespace's owner too:
-    as long as that is root, a devbox uses up what the host's own root has.
+    The kernel counts some resources per user (watches of inotify, for one), also against a namespace's owner:
+    if that were root, a devbox would use up the resources of the host's own root.
     """
     syscalls.prctl(syscalls.PR_SET_SECUREBITS, _KEEP_RIGHTS)
     os.setresgid(owner, owner, owner)
@@ -106,7 +106,7 @@ def _write_single(pid: int) -> None:
 
 
 def _ask_for_range(pid: int) -> None:
-    """newuidmap and newgidmap write the ranges that /etc/subuid and /etc/subgid grant this user."""
+    """Map the ranges that /etc/subuid and /etc/subgid grant this user, by newuidmap and newgidmap."""
     for tool, granted, own in (
         ("newuidmap", "/etc/subuid", os.getuid()),
         ("newgidmap", "/etc/subgid", os.getgid()),
@@ -135,7 +135,7 @@ def _run(arguments: list[str]) -> int:
         program = f"{folder}/{arguments[0]}"
         if os.path.exists(program):
             pid = os.posix_spawn(program, arguments, {"PATH": "/usr/bin:/bin"}, setsigdef=[17])
-            # The zygote lets the kernel collect its children, so there is no status: look at the maps.
+            # The zygote lets the kernel reap its children, so there is no status: look at the maps.
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
             return 0 if _mapped(arguments) else 1

@@ -1,4 +1,4 @@
-"""Landlock: which files a process and all it starts may read or change, where the kernel has it."""
+"""Landlock: limits on the files a process and its children may read or change, if the kernel has it."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ _FIRST = (1 << 13) - 1
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _SCOPE_SIGNALS = 1 << 1
 SCOPES_SINCE = 6
-"""The version that can keep signals from leaving."""
+"""The version that can confine signals."""
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
 
 
@@ -33,14 +33,14 @@ def _checked(result: int, what: str) -> int:
 
 
 def version() -> int:
-    """The kernel's Landlock version; 0 where there is none."""
+    """Return the kernel's Landlock version; 0 if there is none."""
     return max(0, int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION_FLAG)))
 
 
 def ruleset(readable: list[str], writable: list[str]) -> int:
-    """A descriptor of rules: below these paths reading, below those everything; nothing elsewhere.
+    """Return a descriptor of rules: reading below `readable`, full access below `writable`, none elsewhere.
 
-    Where the kernel can, signals reach only who is bound by them too.
+    If the kernel supports it, signals reach only processes bound by the same rules.
     """
     known = version()
     everything = _FIRST | (_REFER if known >= 2 else 0) | (_TRUNCATE if known >= 3 else 0)
@@ -71,7 +71,7 @@ def _allow(libc: ctypes.CDLL, rules: int, path: str, access: int) -> None:
 
 
 def restrict(rules: int) -> None:
-    """Bind this process, and all it will start, to the rules; privileges by setuid files end with it."""
+    """Bind this process and its future children to the rules; setuid files give no privileges then."""
     libc = _libc()
     _checked(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no_new_privs")
     _checked(libc.syscall(_RESTRICT_SELF, rules, 0), "landlock_restrict_self")

@@ -1,4 +1,4 @@
-"""Starting one command as one of the devbox's users.
+"""The start of one command as one of the devbox's users.
 
 A spawn costs a fraction of a fork, so the supervisor takes on the user's ids, directory and limits for the
 moment of the spawn and puts them off again; its saved user id stays root all the while. Only a command on a
@@ -19,12 +19,13 @@ NOT_FOUND = 127
 FIRST_EXTRA_DESCRIPTOR = 8
 _ABOVE_TARGETS = 64
 _SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
-"""What a command finds at its default and lets through, whatever the server was started with: after `nohup`
-or in the background of a script, some are ignored by everything it starts."""
+"""Signals to reset to their default and unblock for a command, whatever the server was started with: after
+`nohup` or in the background of a script, some are ignored by all descendants.
+"""
 
 
 class CannotStart(Exception):
-    """Why a command did not start, and the exit status that stands for it."""
+    """A command did not start: the reason, and the exit status that stands for it."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -32,7 +33,7 @@ class CannotStart(Exception):
 
 
 class Streams(NamedTuple):
-    """The command's ends of its standard streams, and what else it is given."""
+    """The command's ends of its standard streams, and its other descriptors."""
 
     stdin: int
     stdout: int
@@ -41,7 +42,7 @@ class Streams(NamedTuple):
 
 
 def start(request: dict[str, Any], streams: Streams) -> int:
-    """Start the command and return its pid; raises CannotStart."""
+    """Start the command and return its pid; raise CannotStart."""
     try:
         user = users.find(request["user"])
         environment = {**user.environment(), "TERM": "xterm-256color" if request.get("pty") else "dumb"}
@@ -101,7 +102,7 @@ def _enter(folder: str) -> None:
 
 
 def _find(program: str, path: str) -> str:
-    """Search PATH by hand: the library's search imports modules, and they are out of reach here."""
+    """Search PATH by hand: the library's search imports modules, which are out of reach here."""
     if "/" in program:
         return program
     for folder in path.split(":"):
@@ -111,7 +112,7 @@ def _find(program: str, path: str) -> str:
 
 
 def _limit_files(size: int) -> None:
-    """Bound single files; only the soft limit, which the supervisor itself lives with."""
+    """Limit the size of single files; the supervisor itself runs with this soft limit."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     limit = size if hard == resource.RLIM_INFINITY else min(size, hard)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))

@@ -1,9 +1,9 @@
-"""The warden of a driver's folder: ends devboxes that are frozen when their lease is over.
+"""The warden of a driver's folder: ends frozen devboxes whose lease is over.
 
-A devbox's first process ends by itself when nobody was in touch for the time of its lease; one that is frozen
+A devbox's first process ends by itself if no server was in touch for the time of its lease; a frozen one
 cannot. The warden waits beside the zygote until the server's lock is free, however server and zygote ended.
-It goes when a server is there again, and ends with the last devbox. It touches devboxes only under the
-driver's lock, so that no server takes one up meanwhile.
+It exits when a server is there again, or with the last devbox. It touches devboxes only under the driver's
+lock, so that no server reattaches to one meanwhile.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ from typing import Any, NoReturn
 from benchyard.devboxes.guest import confinement, freezer, processes
 
 LOCK = "lock"
-"""Held by the server's driver as long as it is there."""
+"""Lock held by the server's driver while it lives."""
 _OWN_LOCK = "warden"
-"""Held by the one warden of a folder."""
+"""Lock held by the one warden of a folder."""
 INDEX = "devboxes"
 """A folder of links to the folders of devboxes."""
 NOTE = "box.json"
@@ -29,12 +29,12 @@ _LOOK_SECONDS = 0.5
 _GRACE_SECONDS = 2.0
 _PATIENCE_SECONDS = 10.0
 _SUCCESSION_SECONDS = 5.0
-"""How long to wait for an earlier warden to go, which it does when it sees our server."""
+"""Seconds to wait for an earlier warden, which exits when it sees our server."""
 _MAX_NOTE = 64 * 1024
 
 
 def living_devboxes(folder: str) -> list[dict[str, Any]]:
-    """The notes of all devboxes of a driver's folder whose first process lives."""
+    """Return the notes of all devboxes of a driver's folder whose first process lives."""
     found = []
     for note in _notes(folder):
         descriptor = _open(note)
@@ -45,7 +45,7 @@ def living_devboxes(folder: str) -> list[dict[str, Any]]:
 
 
 def run_warden(folder: str) -> NoReturn:
-    """Be the warden (in a forked child of the zygote)."""
+    """Act as the warden (in a forked child of the zygote)."""
     os.setsid()
     processes.set_title("benchyard waiting warden")
     confinement.close_all_but(set())
@@ -59,14 +59,14 @@ def run_warden(folder: str) -> NoReturn:
 
 
 def _is_only_one(folder: str) -> bool:
-    """Whether this process is the folder's warden; the lock is kept as long as it lives."""
+    """Tell whether this process is the folder's warden; it then holds the lock for life."""
     descriptor = _open_lock(folder, _OWN_LOCK)
     deadline = time.monotonic() + _SUCCESSION_SECONDS
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            # One whose zygote was killed waits for the same server: it will do.
+            # A warden whose zygote was killed waits for the same server: it will do.
             if time.monotonic() > deadline:
                 return False
             time.sleep(_LOOK_SECONDS)
@@ -75,7 +75,7 @@ def _is_only_one(folder: str) -> bool:
 
 
 def _wait_for_duty(folder: str) -> None:
-    """Return when no server has the driver's lock."""
+    """Return when no server holds the driver's lock."""
     descriptor = _open_lock(folder, LOCK)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     os.close(descriptor)
@@ -100,7 +100,7 @@ def _guard(folder: str) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: str) -> Iterator[bool]:
-    """The driver's lock for a moment; False if a server has it."""
+    """Hold the driver's lock for a moment; yield False if a server has it."""
     descriptor = _open_lock(folder, LOCK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -132,7 +132,7 @@ def _open(note: dict[str, Any]) -> int | None:
 
 
 def _look_after(note: dict[str, Any], alone_seconds: float) -> None:
-    """End a devbox whose time is over; of one that has ended by itself, take the control groups away."""
+    """End a devbox whose lease is over; for one that has ended by itself, remove the control groups."""
     descriptor = _open(note)
     if descriptor is not None:
         try:
@@ -143,18 +143,18 @@ def _look_after(note: dict[str, Any], alone_seconds: float) -> None:
     for group in note["groups"]:
         with contextlib.suppress(OSError):
             os.rmdir(f"{group}/{freezer.INNER}")
-        # Whatever is still in it is the next server's to clear.
+        # Processes still in the group are left to the next server to clear.
         with contextlib.suppress(OSError):
             os.rmdir(group)
             os.rmdir(os.path.dirname(group))
 
 
 def end_devbox(descriptor: int, groups: list[str]) -> bool:
-    """End a first process, frozen or not, and wait; False if it stays."""
+    """End a first process, frozen or not, and wait; return False if it stays."""
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     for group in (*(f"{group}/{freezer.INNER}" for group in groups), *groups):
-        # What is frozen dies only when it is thawed.
+        # A frozen process dies only when it is thawed.
         with contextlib.suppress(OSError):
             _write(f"{group}/freezer.state", b"THAWED")
         with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
 """The process that holds a devbox of the `process` driver: the guest's pid 1 without a pid namespace.
 
-Run as `main` in a process of its own. It goes on without whoever started it.
+Run as `main` in a process of its own. It outlives the process that started it.
 """
 
 import json
@@ -17,7 +17,7 @@ _KEPT_CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 10})
 
 
 def main() -> None:
-    """Detach, tell the keeper's pid on standard output, and serve."""
+    """Detach, print the keeper's pid on standard output, and serve."""
     request = json.loads(sys.argv[1])
     listener = socket.socket(fileno=request["listener"])
     os.set_inheritable(listener.fileno(), False)
@@ -39,7 +39,7 @@ def main() -> None:
         os.dup2(nowhere, number)
     everybody = request["walls"] and landlock.version() >= landlock.SCOPES_SINCE
     held = freezer.make_freezer(groups, everybody=everybody)
-    # Kept until the end: whoever asked for it waits for its connection to close.
+    # Kept until the end: the caller waits for its connection to close.
     first = pid1.Pid1(listener, held, can_change_user=False, lease=request["lease"])
     first.run()
     for _ in range(_MOST_TRIES):
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _close_all_but(kept: set[int]) -> None:
-    """Let go of what else was inherited: some event loops leave a second end of the output pipe open."""
+    """Close other inherited descriptors: some event loops leave a second end of the output pipe open."""
     last = 2
     for number in sorted(kept):
         os.closerange(last + 1, number)
@@ -58,7 +58,7 @@ def _close_all_but(kept: set[int]) -> None:
 
 
 def _keep_walls(request: dict[str, Any]) -> None:
-    """Bind this process and all it starts, and keep commands from tracing who holds their output."""
+    """Confine this process and its children, and keep commands from tracing the holder of their output."""
     if not request["tracing"]:
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
         seccomp.install(seccomp.untraced_here())

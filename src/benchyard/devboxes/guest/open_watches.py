@@ -1,8 +1,9 @@
-"""Watching files of a devbox for being opened: watches of inotify, added where the files may be read.
+"""Watching files of a devbox for being opened: inotify watches, added where the files can be read.
 
-The devbox's root comes as a descriptor, and every path is resolved inside it. Each watch tells once, so that
-nobody inside can drown the others out. The kernel does not tell who follows a link, so what it leads to is
-watched: a file, or a folder with all folders in it, each of which tells of what is opened there.
+The devbox's root comes as a descriptor, and every path is resolved inside it. Each watch reports once, so
+that no program inside can drown out the other reports. The kernel does not report that a link is followed, so
+its target is watched: a file, or a folder with all folders in it, each of which reports the files opened in
+it.
 """
 
 import ctypes
@@ -28,13 +29,13 @@ _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.
 _NO_ROOM = {errno.ENOSPC, errno.ENOMEM}
 
 NOTHING = -1
-"""In the place of a watch: there is nothing to be opened, or only a folder."""
+"""In the place of a watch: the path does not exist, or is only a folder."""
 UNWATCHED = -2
-"""In the place of a watch: there is something, and it cannot be watched."""
+"""In the place of a watch: the path exists and cannot be watched."""
 MOST_FOLDERS = 2000
-"""Folders that are watched because links lead to them."""
+"""Most folders watched because links lead to them."""
 _FOLDER = -3
-"""In the place of a watch, as long as others are added: a link leads to a folder."""
+"""In the place of a watch, while others are added: a link leads to a folder."""
 
 Watches = int | list[int]
 """The watch of a path, or those of a link that leads to a folder; see `NOTHING` and `UNWATCHED`."""
@@ -44,7 +45,7 @@ _libc.syscall.restype = ctypes.c_long
 
 
 def open_watcher() -> int:
-    """A descriptor that tells of watched files."""
+    """Return a descriptor that reports events of watched files."""
     descriptor = int(_libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
     if descriptor < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "inotify_init1")
@@ -52,15 +53,15 @@ def open_watcher() -> int:
 
 
 def remove_watch(watcher: int, watch: int) -> None:
-    """Take a watch away, if it is still there."""
+    """Remove a watch, if it still exists."""
     _libc.inotify_rm_watch(watcher, watch)
 
 
 def add_watches(root: int, watcher: int, sheet: int) -> None:
     """Watch the files whose paths are listed in the file `sheet`; the list of their watches replaces it.
 
-    A link stands for the file or the folder that it leads to. Where the kernel has no room for more, those
-    that come first are watched, and the rest is `UNWATCHED`.
+    A link stands for the file or folder that it leads to. If the kernel has no room for all, the first ones
+    are watched, and the rest is `UNWATCHED`.
     """
     paths = json.loads(os.pread(sheet, os.fstat(sheet).st_size, 0))
     watches: list[Watches] = []
@@ -83,7 +84,7 @@ def add_watches(root: int, watcher: int, sheet: int) -> None:
 
 
 class _Neighbours:
-    """Files that come one after another and lie in one folder: the way to it is gone once for all of them."""
+    """Files that follow each other and lie in one folder: the folder is resolved once for all of them."""
 
     def __init__(self, root: int, watcher: int) -> None:
         self._root = root
@@ -98,7 +99,7 @@ class _Neighbours:
         self._close()
 
     def add(self, path: str) -> int:
-        """Watch one file; what is none by that name, or leads elsewhere, is looked at by its whole path."""
+        """Watch one file; a path that is no such file, or leads elsewhere, is resolved as a whole."""
         folder, _, name = os.fsencode(path).rpartition(b"/")
         if self._is_in(folder) and name not in (b"", b".", b"..") and b"\0" not in name:
             try:
@@ -127,7 +128,7 @@ def _add(root: int, watcher: int, path: str) -> int:
     name = os.fsencode(path)
     file = _open(root, name)
     if file < 0 and b"\\x" in name:
-        # As a byte is shown that is no text.
+        # Bytes that are not text are shown in this form.
         name = _SHOWN_BYTE.sub(lambda found: bytes([int(found[1], 16)]), name)
         file = _open(root, name)
     if file < 0:
@@ -142,11 +143,11 @@ def _add(root: int, watcher: int, path: str) -> int:
 
 
 def _add_target(root: int, watcher: int, link: bytes) -> int:
-    """Watch what a link leads to; raises OSError where that cannot be found out."""
+    """Watch the target of a link; raise OSError if that cannot be found out."""
     file = _open(root, link, follow=True)
     if file < 0:
-        # One that leads in a circle, or to what each process has of its own, leads somewhere all the same. A
-        # program that leads nowhere is one that cannot be run any more.
+        # A link that leads in a circle, or to a place that differs for each process, still leads somewhere. A
+        # program whose link leads nowhere cannot be run any more.
         is_circle = ctypes.get_errno() == errno.ELOOP
         return UNWATCHED if is_circle or is_program(link.decode(errors="replace")) else NOTHING
     try:
@@ -158,10 +159,10 @@ def _add_target(root: int, watcher: int, link: bytes) -> int:
 
 
 def _add_folders(root: int, watcher: int, links: dict[int, bytes], watches: list[Watches]) -> None:
-    """Watch the folders that links lead to, and all folders in them: programs are run without a look there.
+    """Watch the folders that links lead to, and all folders in them, whose programs run unnoticed otherwise.
 
-    Where they are too many, a link is `UNWATCHED`. All are looked through before any is watched, since that
-    opens them.
+    If they are too many, a link is `UNWATCHED`. All are listed before any is watched, since listing opens
+    them.
     """
     found = {}
     left = MOST_FOLDERS
@@ -174,14 +175,14 @@ def _add_folders(root: int, watcher: int, links: dict[int, bytes], watches: list
         try:
             watches[index] = [_watch_at(root, watcher, each) for each in folders]
         except OSError:
-            # Those of its watches that are there tell of nobody.
+            # The watches already added for this link belong to no path, so their reports are ignored.
             watches[index] = UNWATCHED
 
 
 def _folders(root: int, link: bytes, most: int) -> list[bytes] | None:
-    """The folder that a link leads to, those in it, and what links in those lead to.
+    """Return the folder that a link leads to, the folders in it, and the targets of links in those.
 
-    None where it cannot be found out, or there are more than these.
+    None if that cannot be found out, or there are more than `most`.
     """
     found, seen = [link], set()
     for place in found:
@@ -190,7 +191,7 @@ def _folders(root: int, link: bytes, most: int) -> list[bytes] | None:
         except OSError:
             return None
         if folder < 0:
-            # A file, or a link to nothing. What is too deep for its path may have anything in it.
+            # A file, or a link to nothing. A folder too deep for its path may hold anything.
             if place == link or ctypes.get_errno() == errno.ENAMETOOLONG:
                 return None
             continue
@@ -221,7 +222,7 @@ def _watch_at(root: int, watcher: int, place: bytes) -> int:
 
 
 def _watch(watcher: int, file: int, name: bytes | None = None) -> int:
-    """Watch a file, or what has a name in a folder and is not followed if it has become a link meanwhile."""
+    """Watch a file, or a name in a folder, which is not followed if it has become a link meanwhile."""
     place, how = f"/proc/self/fd/{file}".encode(), _IN_OPEN | _IN_ONESHOT
     if name is not None:
         place, how = place + b"/" + name, how | _IN_DONT_FOLLOW
@@ -232,7 +233,7 @@ def _watch(watcher: int, file: int, name: bytes | None = None) -> int:
 
 
 def _open(root: int, name: bytes, *, follow: bool = False, reads: bool = False) -> int:
-    """A descriptor of the file, -1 if there is none; only one with `reads`, of a folder, can be read by."""
+    """Return a descriptor of the file, or -1; only a folder opened with `reads` can be read."""
     if b"\0" in name:
         return -1
     kind = os.O_RDONLY | os.O_DIRECTORY if reads else os.O_PATH

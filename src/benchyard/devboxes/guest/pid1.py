@@ -1,11 +1,11 @@
 """The devbox's first process: takes requests from the host, and hands each command a supervisor.
 
-It holds the devbox alive by itself: when the host's side goes away, it waits for the next connection, but
-not for ever: it ends, and the devbox with it, when nobody was connected for as long as its lease.
-A supervisor is forked ahead of the next command, so that a command costs one fork, not two; a devbox that has
-run none for some seconds keeps no such process, nor the memory it takes. Many devboxes run one command only:
-none is forked ahead of the second one. What root inside does to supervisors does not save a command: this
-process ends it when they do not.
+It holds the devbox alive by itself: when the host's side goes away, it waits for the next connection, but not
+for ever: if no server connects for the time of its lease, it ends, and the devbox with it. A supervisor is
+forked ahead of the next command, so that a command costs one fork, not two; a devbox that has run none for
+some seconds keeps no such process, nor the memory it takes. Many devboxes run one command only, so none is
+forked ahead of the second one. If root inside harms the supervisor of a command, this process ends the
+command instead.
 """
 
 import contextlib
@@ -24,15 +24,15 @@ from benchyard.devboxes.guest.supervisor import CommandOutput
 from benchyard.devboxes.guest.tracing import Tracing
 
 GRACE_SECONDS = 5.0
-"""How long after its time a supervisor may take to end its command by itself."""
+"""Time a supervisor has, after the command's timeout, to end its command by itself."""
 _KILLED = 137
 _MOST_READS = 16
-"""Of what is left in a pipe: more than one holds, because others may still write to it."""
+"""Most reads of a pipe's remains: other processes may still write to it."""
 _LOST = "the process that kept this command was killed inside the devbox"
 
 
 class SupervisedCommand:
-    """One command, its supervisor, and who waits for an answer about it."""
+    """A command, its supervisor, and the requests waiting for an answer about it."""
 
     def __init__(self, pid: int, channel: socket.socket) -> None:
         self.pid = pid
@@ -40,7 +40,7 @@ class SupervisedCommand:
         self.command: str | None = None
         """None before a supervisor has its command, and again once that has ended."""
         self.asking: dict[int, tuple[socket.socket, str]] = {}
-        """Who asked for what, by sequence number."""
+        """The waiting connections and their requests, by sequence number."""
         self.due: float | None = None
         self.is_open = True
         self._files: list[int] = []
@@ -65,13 +65,13 @@ class SupervisedCommand:
         self._sources = descriptors
 
     def expect_end(self) -> None:
-        """The supervisor has been told to kill the command."""
+        """Set the deadline of a supervisor that was told to kill the command."""
         self._is_killed = True
         soon = time.monotonic() + GRACE_SECONDS
         self.due = soon if self.due is None else min(self.due, soon)
 
     def end(self, freezer: Freezer) -> None:
-        """Do what the supervisor did not: end everything below it, and the supervisor too."""
+        """Do the job of a failed supervisor: end everything below it, and the supervisor too."""
         self._is_late = not self._is_killed
         self.due = time.monotonic() + GRACE_SECONDS
         freezer.kill(self._everything)
@@ -81,7 +81,7 @@ class SupervisedCommand:
         return [*([self.pid] if seen and seen.is_alive else []), *processes.descendants(self.pid)]
 
     def settle(self) -> None:
-        """Of a supervisor that is gone: save what it had not read, and say how the command ended."""
+        """Finish for a supervisor that is gone: save its unread output, and write how the command ended."""
         if self.command is not None and os.fstat(self._files[2]).st_size == 0:
             outputs = [self._save(*pair) for pair in zip(self._sources, self._files[:2], strict=False)]
             status = {
@@ -94,7 +94,7 @@ class SupervisedCommand:
                 "error": None if self._is_late or self._is_killed else _LOST,
                 "signal": int(signal.SIGKILL),
             }
-            # Where even this does not fit on the disk, the host says it when it finds no status.
+            # If even this does not fit on the disk, the host reports it when it finds no status.
             with contextlib.suppress(OSError):
                 os.write(self._files[2], json.dumps(status).encode())
 
@@ -110,7 +110,7 @@ class SupervisedCommand:
         return output
 
     def release(self) -> None:
-        """Let go of the command's descriptors: it has its status."""
+        """Close the command's descriptors: it has its status."""
         for number in (*self._files, *self._sources):
             os.close(number)
         self._files, self._sources = [], []
@@ -122,14 +122,14 @@ _READ_BYTES = 4096
 
 
 class OwnedProcess(NamedTuple):
-    """A process that was there, and whose it was."""
+    """A process that was seen, and its owner."""
 
     seen: processes.ProcessStat
     uid: int
 
 
 def find_owners(pids: list[int]) -> list[OwnedProcess]:
-    """Note who these processes are, in the order of their pids; who is gone is left out."""
+    """Record the owners of these processes, in the order of their pids; ended ones are left out."""
     found = []
     for pid in sorted(pids):
         seen = processes.read_process(pid)
@@ -145,7 +145,7 @@ def find_owners(pids: list[int]) -> list[OwnedProcess]:
 def answer_processes(
     connection: socket.socket, message: dict[str, Any], found: list[OwnedProcess]
 ) -> NoReturn:
-    """Describe as many as are asked for, send that with the number of all, and end (in a forked child)."""
+    """Describe the requested number, send that with the number of all, and end (in a forked child)."""
     try:
         sheet = os.memfd_create("benchyard-processes", os.MFD_CLOEXEC)
         with os.fdopen(sheet, "w") as file:
@@ -157,7 +157,7 @@ def answer_processes(
 
 
 def describe_processes(found: list[OwnedProcess], most: int) -> list[dict[str, Any]]:
-    """Describe processes, at most so many: of each command line one before the second of any."""
+    """Describe at most `most` processes: of each command line one before the second of any."""
     names = {row[2]: row[0] for row in users.rows("/etc/passwd") if len(row) > 2}
     described = [_facts(each, names) for each in found]
     counts: dict[tuple[str, str], int] = {}
@@ -172,7 +172,7 @@ def describe_processes(found: list[OwnedProcess], most: int) -> list[dict[str, A
 
 
 def _facts(found: OwnedProcess, names: dict[str, str]) -> dict[str, Any]:
-    """What the kernel says of a process, and what that shows as its command."""
+    """Return the kernel's facts about a process, and its own command line."""
     seen, uid, command = found.seen, found.uid, b""
     again = processes.read_process(seen.pid)
     # Another process may have got its number meanwhile.
@@ -198,7 +198,7 @@ def _facts(found: OwnedProcess, names: dict[str, str]) -> dict[str, Any]:
 
 
 def _command(pid: int) -> bytes:
-    """The command line; of a process whose first thread has ended the other threads still have it."""
+    """Return the command line; if the first thread has ended, the other threads still have it."""
     for name in (str(pid), *(f"{pid}/task/{thread}" for thread in os.listdir(f"/proc/{pid}/task"))):
         if command := _read(name, "cmdline").rstrip(b"\0").replace(b"\0", b" "):
             return command
@@ -214,15 +214,15 @@ _LONGEST_POLL_MS = 2**31 - 1
 _OPEN_SECONDS = 20.0
 _LOOK_SECONDS = 0.001
 _SPARE_SECONDS = 3.0
-"""How long after the last command one more is expected soon."""
+"""Seconds after the last command during which another one is expected."""
 _EIO = 5
 _ETIMEDOUT = 110
 _SWEEP_SECONDS = 0.25
-"""How long scans may take to end everything before all is made to stand still for it."""
+"""Seconds of scanning to end everything, before all processes are frozen for it."""
 
 
 class _Opening(NamedTuple):
-    """A process that opens a file, or lists what runs: for whom, and by when."""
+    """A child that opens a file or lists processes: its requester, and its deadline."""
 
     connection: socket.socket
     sequence: int
@@ -230,7 +230,7 @@ class _Opening(NamedTuple):
 
 
 class Pid1:
-    """Connections from the host on one side, supervisors on the other."""
+    """The first process's loop: connections from the host on one side, supervisors on the other."""
 
     def __init__(
         self,
@@ -290,7 +290,7 @@ class Pid1:
             self._dismiss_spare()
 
     def _dismiss_spare(self) -> None:
-        """Have the supervisor that was forked ahead go: nobody can give it a command any more."""
+        """Dismiss the supervisor that was forked ahead; no command can reach it any more."""
         if self.spare is not None:
             self.spare.channel.close()
             self.spare = None
@@ -317,7 +317,7 @@ class Pid1:
         return dues + [job.due for job in self.openings.values()]
 
     def _enforce(self) -> None:
-        """End what is past its time although somebody else was to end it."""
+        """End commands and children that are past their deadline."""
         now = time.monotonic()
         if self.stands_still or all(due > now for due in self._dues()):
             return
@@ -377,33 +377,33 @@ class Pid1:
             self._send(connection, {"seq": message["seq"], "ok": self._treat_all(operation)})
 
     def _set_tracing(self, *, allowed: bool) -> dict[str, Any]:
-        """Refuse tracing from now on, or allow it again; tells by which means that is kept up."""
+        """Refuse tracing from now on, or allow it again; return the means by which that is enforced."""
         means = self.tracing
         if means is None or (means.listener is None and not means.marks):
             text = "it was started without the means to refuse tracing"
             return {"ok": False, "asks": False, "marks": False, "text": text}
         means.is_refused = not allowed
-        # One that was forked ahead has, or lacks, what marks its command.
+        # A supervisor forked ahead already has, or lacks, the mark of its command.
         self._dismiss_spare()
         told = {"ok": True, "asks": means.listener is not None, "marks": means.marks}
         if allowed or not self.supervisors:
             return told
-        # A call that was let pass may not have been carried out yet: who stands still is in none.
+        # An allowed call may not have been carried out yet; a process that stands still is in no call.
         with self.freezer.held() as is_still:
             return {**told, "ok": is_still, "text": "what runs in it did not stand still for it"}
 
     def _treat_all(self, operation: str) -> bool:
-        """Act on every process but our own; False if one got away."""
+        """Freeze, thaw or kill every process but our own; return False if one got away."""
         if operation == "kill_all":
             return self._kill_all()
         self._stand_still(still=operation == "stop_all")
         return True
 
     def _kill_all(self) -> bool:
-        """Kill everything that is not our own; False if something did not die.
+        """Kill every process that is not our own; return False if one did not die.
 
-        A supervisor goes when nothing is left below it. That all have gone is an exact proof, and the usual
-        one; where it does not come soon, somebody works against it.
+        A supervisor exits when nothing is left below it. The exit of all supervisors is an exact proof, and
+        the usual one; if it does not come soon, some process works against it.
         """
         deadline = time.monotonic() + _SWEEP_SECONDS
         while self.supervisors and time.monotonic() < deadline:
@@ -413,7 +413,7 @@ class Pid1:
         return not self.supervisors or self.freezer.kill(self._others)
 
     def _others(self) -> list[int]:
-        """Every process that is not our own."""
+        """Return the pid of every process that is not our own."""
         ours = self._ours()
         return [pid for pid in processes.descendants(os.getpid()) if pid not in ours]
 
@@ -421,7 +421,7 @@ class Pid1:
         self.stands_still = still
         soon = time.monotonic() + GRACE_SECONDS
         for held in self.commands.values():
-            # Whoever stood still when its time came gets its chance now.
+            # A supervisor that stood still at its deadline gets its chance now.
             held.due = None if held.due is None else max(held.due, soon)
         try:
             os.kill(-1, signal.SIGSTOP if still else signal.SIGCONT)
@@ -433,12 +433,13 @@ class Pid1:
         try:
             wire.send(connection, message)
         except OSError:
-            # It is gone, which the next poll tells; or it is a supervisor that does not read: see `_enforce`.
+            # The peer is gone, as the next poll reports; or it is a supervisor that does not read: see
+            # `_enforce`.
             return False
         return True
 
     def _fork_supervisor(self, descriptors: list[int] | None = None) -> SupervisedCommand | None:
-        """Start a supervisor, which lets go of the descriptors of a command that this process has in hand."""
+        """Start a supervisor, which closes the descriptors of a command that this process holds."""
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             pid = os.fork()
@@ -463,12 +464,12 @@ class Pid1:
             supervisor.main(theirs)
             os._exit(0)
         theirs.close()
-        # One that was stopped inside must not make this process wait.
+        # A supervisor that was stopped from inside must not make this process wait.
         mine.setblocking(False)
         return SupervisedCommand(pid, mine)
 
     def _let_go(self) -> None:
-        """In a forked child: close what only this process has business with."""
+        """Close, in a forked child, the descriptors that only this process uses."""
         self.doors.close()
         self.freezer.close()
         if self.tracing is not None:
@@ -490,7 +491,7 @@ class Pid1:
         try:
             wire.send(held.channel, message, descriptors)
         except OSError:
-            # The supervisor was killed while it waited for a command: its end is about to be reaped.
+            # The supervisor was killed while it waited for a command: it is about to be reaped.
             return
 
     def _forward(self, connection: socket.socket, message: dict[str, Any]) -> None:
@@ -507,7 +508,7 @@ class Pid1:
             self._send(connection, {"seq": message["seq"], "ok": False})
 
     def _heard(self, held: SupervisedCommand) -> bool:
-        """Take one message of a supervisor; False when there is none, or never will be."""
+        """Take one message of a supervisor; return False when there is none, or none will come."""
         try:
             message, descriptors = wire.receive(held.channel)
         except BlockingIOError:
@@ -516,7 +517,7 @@ class Pid1:
             message, descriptors = None, []
         if message is None:
             if held.is_open:
-                # Nothing is done about it before its end is reaped, and everything it had started is ours.
+                # Wait until its end is reaped: then everything it had started is a child of this process.
                 self.poll.unregister(held.channel)
                 held.is_open = False
             return False
@@ -533,7 +534,7 @@ class Pid1:
         return True
 
     def _lost(self, held: SupervisedCommand) -> None:
-        """A supervisor has gone: normally long after its command ended."""
+        """Handle the loss of a supervisor's channel: normally long after its command ended."""
         while self._heard(held):
             pass
         if held.command is not None:
@@ -570,7 +571,7 @@ class Pid1:
                 os.kill(pid, signal.SIGCONT)
 
     def _gone(self, pid: int, status: int) -> None:
-        """One of our children has ended: a supervisor, one that opened a file, or what a supervisor left."""
+        """Handle the end of a child: a supervisor, one that opened a file, or an orphan of a supervisor."""
         job = self.openings.pop(pid, None)
         if job is not None and status != 0:
             text = "the process that was to look was stopped or killed inside the devbox"
@@ -580,7 +581,7 @@ class Pid1:
         if held is None:
             return
         if status != 0:
-            # What it had started is now ours, and nothing else that is not spared here can be.
+            # Its children are now ours; every other child of ours is spared here.
             self.freezer.kill(lambda: processes.descendants(os.getpid(), self._ours()))
         if held is self.spare:
             self.spare = None
@@ -600,14 +601,14 @@ class Pid1:
             else:
                 sockets.send_namespace(connection, message)
         except OSError:
-            # The host is gone, which the next poll tells.
+            # The host is gone, which the next poll reports.
             return
 
     def _ours(self) -> frozenset[int]:
         return frozenset({held.pid for held in self._all_supervisors()}.union(self.openings))
 
     def _seen(self) -> list[OwnedProcess]:
-        """Everything that is not our own, seen while it stands still, so that nobody passes between looks."""
+        """Return all processes but our own, seen while they stand still, so that none slips through."""
         if not self.supervisors:
             return []
         with self.freezer.held() as is_still:
@@ -617,7 +618,7 @@ class Pid1:
         return found
 
     def _look(self, connection: socket.socket, message: dict[str, Any]) -> None:
-        """Open a file, see to folders, or list what runs, in a child, which answers itself."""
+        """Open a file, handle folders, or list processes, in a child, which answers itself."""
         try:
             seen = self._seen() if message["op"] == "processes" else []
             pid = os.fork()

@@ -1,4 +1,4 @@
-"""Finding and ending everything that descends from a process, wherever it forked to."""
+"""Means to find and end all descendants of a process, wherever they forked to."""
 
 import ctypes
 import functools
@@ -26,24 +26,24 @@ def set_title(title: str) -> None:
 
 @functools.cache
 def boot_id() -> str:
-    """Which boot of the machine this is."""
+    """Return the id of the machine's current boot."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
 
 
 def start_time(pid: int) -> int | None:
-    """When a process began, in ticks since boot; None if it is gone."""
+    """Return the start time of a process, in ticks since boot; None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read(4096).rpartition(b")")[2].split()
     except OSError:
         return None
-    # One that nobody has reaped yet is as good as gone.
+    # A process that is only waiting to be reaped counts as gone.
     return int(fields[19]) if len(fields) > 19 and fields[0] not in (b"Z", b"X") else None
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether somebody stopped a process, so that it does nothing until it is told to go on."""
+    """Tell whether a process was stopped by a signal, so that it does nothing until it is continued."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read(4096).rpartition(b")")[2].split()[:1] == [b"T"]
@@ -52,7 +52,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def open_same(pid: int, started: int, boot: str) -> int | None:
-    """A descriptor of a process, if it is still the one that began then; the caller closes it."""
+    """Return a descriptor of a process, if it is still the one started then; the caller closes it."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -64,7 +64,7 @@ def open_same(pid: int, started: int, boot: str) -> int | None:
 
 
 def wake_on_child() -> int:
-    """A descriptor that becomes readable whenever a child of this process ends."""
+    """Return a descriptor that becomes readable whenever a child of this process ends."""
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
@@ -72,7 +72,7 @@ def wake_on_child() -> int:
 
 
 class ProcessStat(NamedTuple):
-    """A process as the kernel shows it."""
+    """A process, as the kernel reports it."""
 
     pid: int
     parent: int
@@ -80,26 +80,26 @@ class ProcessStat(NamedTuple):
     threads: int
     name: bytes
     started: int
-    """In ticks since boot."""
+    """Start time, in ticks since boot."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether any thread of it goes on: the first one may have ended before the others."""
+        """Tell whether any of its threads goes on: the first may have ended before the others."""
         return self.state not in _DEAD or self.threads > 1
 
     @property
     def is_still(self) -> bool:
-        """Whether no thread of it does anything at the moment."""
+        """Tell whether all its threads stand still at the moment."""
         if self.state in _DEAD:
             return all(state in _STILL for state in thread_states(self.pid))
         return self.state in _STILL
 
 
 def read_process(pid: int) -> ProcessStat | None:
-    """Look at a process; None if it is gone."""
+    """Look at a process; return None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # A name may hold anything; what follows its last parenthesis is safe to split.
+            # A name may hold any characters; the text after the last parenthesis is safe to split.
             before, _separator, rest = file.read(4096).rpartition(b")")
     except OSError:
         return None
@@ -111,7 +111,7 @@ def read_process(pid: int) -> ProcessStat | None:
 
 
 def thread_states(pid: int) -> list[bytes]:
-    """The state of each thread of a process that can be seen."""
+    """Return the state of each visible thread of a process."""
     found = []
     try:
         names = os.listdir(f"/proc/{pid}/task")
@@ -127,7 +127,7 @@ def thread_states(pid: int) -> list[bytes]:
 
 
 def living() -> dict[int, ProcessStat]:
-    """Every process that can be seen and has not ended, by pid."""
+    """Return every visible process that has not ended, by pid."""
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (seen := read_process(int(name))) and seen.is_alive:
@@ -136,22 +136,22 @@ def living() -> dict[int, ProcessStat]:
 
 
 def parents() -> dict[int, int]:
-    """pid -> parent's pid of every process that can be seen."""
+    """Return pid -> parent's pid of every visible process."""
     return {pid: seen.parent for pid, seen in living().items()}
 
 
 def descendants(root: int, spared: frozenset[int] = frozenset()) -> list[int]:
-    """Every live process below `root`, which must be a child subreaper for this to be complete.
+    """Return every live process below `root`, which must be a child subreaper for this to be complete.
 
-    Those that are `spared` are left out, with everything below them. What forks meanwhile may be missed.
+    Processes in `spared` are left out, with everything below them. Processes forked meanwhile may be missed.
     """
     return below(root, living(), spared)
 
 
 def below(root: int, seen: dict[int, ProcessStat], spared: frozenset[int] = frozenset()) -> list[int]:
-    """Those of the seen processes that descend from `root`, parents before their children.
+    """Return the seen processes that descend from `root`, parents before their children.
 
-    Without who is spared, and what is below them.
+    Processes in `spared` are left out, with everything below them.
     """
     children: dict[int, list[int]] = {}
     for pid, each in seen.items():
@@ -167,7 +167,7 @@ def below(root: int, seen: dict[int, ProcessStat], spared: frozenset[int] = froz
 
 
 def signal_each(pids: list[int], number: int) -> None:
-    """Send a signal to each process that is still there and may be sent one."""
+    """Send a signal to each process that still exists and may be signalled."""
     for pid in pids:
         try:
             os.kill(pid, number)
@@ -176,12 +176,12 @@ def signal_each(pids: list[int], number: int) -> None:
 
 
 def kill_round(root: int) -> bool:
-    """Kill everything below `root` that a scan finds, and say whether that was anything.
+    """Kill everything below `root` that a scan finds, and tell whether there was any.
 
     Stopping it first keeps it from forking meanwhile.
     """
     found = descendants(root)
     signal_each(found, signal.SIGSTOP)
-    # Parents last: the kernel lets the stopped children of one that ends go on.
+    # Parents last: the kernel continues the stopped children of a parent that ends.
     signal_each(found[::-1], signal.SIGKILL)
     return bool(found)

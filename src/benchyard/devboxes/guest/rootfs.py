@@ -13,14 +13,14 @@ _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def show_host_folders(request: dict[str, Any]) -> None:
-    """Mount what the request names below the working directory, the new root, before it becomes that."""
+    """Mount the requested folders below the working directory, the new root, before it becomes the root."""
     sources = request.get("mount_places") or [source for source, _target in request["mounts"]]
     for source, (_source, target) in zip(sources, request["mounts"], strict=True):
         _bind(source, _point(target, make=True))
         point = _point(target, make=False)
         try:
             path = f"/proc/self/fd/{point}"
-            # What the host's mount forbids cannot be allowed here.
+            # Restrictions of the host's mount must be kept here.
             kept = os.fstatvfs(point).f_flag & MS_NOEXEC
             syscalls.mount(None, path, None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | kept)
         finally:
@@ -35,7 +35,7 @@ def _bind(source: str, point: int) -> None:
 
 
 def _point(target: str, *, make: bool) -> int:
-    """A descriptor of the place, reached one step at a time so that no link is followed."""
+    """Return a descriptor of the place, reached one step at a time so that no link is followed."""
     here = os.open(".", _PLACE)
     for part in target.split("/")[1:]:
         try:
@@ -89,10 +89,10 @@ _KEPT_FLAGS = MS_NOSUID | MS_NODEV | MS_NOEXEC
 
 
 def shift_ids(request: dict[str, Any], user_namespace: int) -> None:
-    """Lay out id-mapped copies of every folder the devbox is made of, in this process's mount namespace.
+    """Mount id-mapped copies of every folder the devbox is made of, in this process's mount namespace.
 
-    They are mounted where the devbox's root can reach them, because it is nobody to the folders above the
-    originals; the request names the copies from here on.
+    They are mounted where the devbox's root can reach them, because it has no rights on the folders above the
+    originals; the request is changed to name the copies.
     """
     host_dirs = [f"/{name}" for name in request["host_dirs"]]
     shown = [source for source, _target in request["mounts"]]
@@ -107,7 +107,7 @@ def shift_ids(request: dict[str, Any], user_namespace: int) -> None:
         try:
             syscalls.map_ids(tree, user_namespace)
         except OSError:
-            # A folder to read may lie on a filesystem that cannot: its owners are nobody then.
+            # A host folder may lie on a filesystem without id mapping: its owners then show as nobody.
             if number < unshifted:
                 raise
         syscalls.attach(tree, place)
@@ -153,7 +153,7 @@ def enter(request: dict[str, Any]) -> None:
 
 
 def _open_low_ports() -> None:
-    """Let any user of the devbox, and who shares its network, listen on any port: nobody else is on it."""
+    """Let all users of the devbox, or of one sharing its network, listen on any port: there are no others."""
     descriptor = os.open("proc/sys/net/ipv4/ip_unprivileged_port_start", os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, b"0")
@@ -199,15 +199,15 @@ def _mount_devices() -> None:
 
 
 def _share_resolver() -> None:
-    """With the host's network comes the host's resolver."""
+    """Show the host's resolver settings in a devbox that has the host's network."""
     if os.path.isfile("/etc/resolv.conf") and os.path.isfile("etc/resolv.conf"):
         _bind_read_only("/etc/resolv.conf", "etc/resolv.conf")
 
 
 def _bind_read_only(source: str, target: str) -> None:
-    """Show a file of the host: a device can still be written to, but not given another mode or owner."""
+    """Show a file of the host: a device can still be written to, but its mode and owner cannot be changed."""
     syscalls.mount(source, target, None, MS_BIND)
-    # What the host's mount forbids cannot be allowed here; the names of these bits are the same to statvfs.
+    # Restrictions of the host's mount must be kept here; statvfs uses the same names for these bits.
     kept = os.statvfs(target).f_flag & _KEPT_FLAGS
     syscalls.mount(None, target, None, MS_BIND | MS_REMOUNT | MS_RDONLY | kept)
 

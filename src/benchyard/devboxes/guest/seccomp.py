@@ -1,9 +1,8 @@
 """The system calls a devbox may not make: a filter program for the kernel, made by hand.
 
-What is refused answers EPERM, as it would for an unprivileged user; calls that programs try first and then do
-without (clone3, io_uring, io_setup, whatever is newer than this list) answer ENOSYS, so that they take their
-other way. Sockets are of the common families only: others, such as those that reach a hypervisor, know no
-network namespaces.
+Refused calls answer EPERM, as for an unprivileged user; calls for which programs have a fallback (clone3,
+io_uring, io_setup, all newer than this list) answer ENOSYS, so that they use it. Sockets are of the common
+families only: others, such as those that reach a hypervisor, know no network namespaces.
 """
 
 import ctypes
@@ -18,7 +17,7 @@ _MODE_FILTER = 2
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 _ASK = 0x7FC00000
-"""SECCOMP_RET_USER_NOTIF: whoever holds the listener decides."""
+"""SECCOMP_RET_USER_NOTIF: the holder of the listener decides."""
 _SET_FILTER, _NEW_LISTENER = 1, 8
 
 _LOAD, _JUMP_EQUAL, _JUMP_GE, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -34,13 +33,13 @@ NAMESPACES = (
     | syscalls.CLONE_NEWNET
 )
 TIME_NAMESPACE = 0x80
-"""For unshare only: to clone, these bits are a signal's number."""
+"""For unshare only: in clone, these bits are a signal's number."""
 SOCKET_FAMILIES = (1, 2, 10, 16)
 """Unix, both internet protocols, netlink."""
 RARE_PROTOCOLS = (33, 115, 132, 136)
-"""DCCP, L2TP, SCTP, UDP-Lite: opening one makes the kernel load code that hardly anybody looks at."""
+"""DCCP, L2TP, SCTP, UDP-Lite: opening one makes the kernel load rarely reviewed code."""
 TERMINAL_POWERS = (0x5412, 0x541C, 0x5423)
-"""TIOCSTI and TIOCLINUX type into somebody else's terminal; TIOCSETD makes the kernel load drivers."""
+"""TIOCSTI and TIOCLINUX type into another process's terminal; TIOCSETD makes the kernel load drivers."""
 
 # name: (x86_64, aarch64); None where the architecture never had it.
 REFUSED: dict[str, tuple[int | None, int | None]] = {
@@ -95,13 +94,15 @@ TRACING: dict[str, tuple[int, int]] = {
     "pidfd_getfd": (438, 438),
     "process_madvise": (440, 440),
 }
-"""How one process reaches into another: debuggers and leak checkers do it, and so would a hostile answer."""
+"""Calls by which one process reaches into another: debuggers and leak checkers use them, and so would a
+hostile answer.
+"""
 ABSENT: dict[str, tuple[int, int]] = {
     "clone3": (435, 435),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
-    # The machine has only so many of these, and nobody counts whose they are.
+    # The machine has a fixed number of these, and does not count them per user.
     "io_setup": (206, 0),
 }
 _CLONE, _UNSHARE, _IOCTL, _SECCOMP = (56, 220), (272, 97), (16, 29), (317, 277)
@@ -109,7 +110,7 @@ _SET_PRIORITY = (141, 140)
 PRIORITY_OF_A_USER = 2
 FIRST_PROCESS = 1
 _ON_PROCESSES = ((302, 261), (144, 119), (142, 118), (314, 274), (203, 122))
-"""prlimit64 and sched_setscheduler, _setparam, _setattr, _setaffinity: not on who keeps the time."""
+"""prlimit64, sched_setscheduler, _setparam, _setattr, _setaffinity: not on the process that keeps time."""
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 _FIRST_UNKNOWN = 467
 """The first call, on every architecture, that was added after this list was made (Linux 6.15)."""
@@ -144,14 +145,14 @@ def _refuse_unless_argument(call: int, offset: int, values: tuple[int, ...], num
 
 
 def program(machine: str) -> bytes:
-    """The filter for one architecture."""
+    """Return the filter for one architecture."""
     column, architecture = _ARCHITECTURES[machine]
     code = [
         _instruction(_LOAD, _AT_ARCHITECTURE),
         _instruction(_JUMP_EQUAL, architecture, 1, 0),
         _refuse(errno.EPERM),
         _instruction(_LOAD, _AT_NUMBER),
-        # Above them all are the numbers of the x32 architecture.
+        # Numbers of the x32 architecture are above all others.
         _instruction(_JUMP_GE, _FIRST_UNKNOWN, 0, 1),
         _refuse(errno.ENOSYS),
     ]
@@ -177,12 +178,12 @@ def program(machine: str) -> bytes:
 
 
 def untraced(machine: str) -> bytes:
-    """The filter, on top of another, that lets no process reach into another one."""
+    """Return the filter, for use on top of another, that lets no process reach into another."""
     return _on_tracing(machine, _refuse(errno.EPERM))
 
 
 def asking(machine: str) -> bytes:
-    """The filter, on top of another, that asks whether a process may reach into another one."""
+    """Return the filter, for use on top of another, that asks whether a process may reach into another."""
     return _on_tracing(machine, _instruction(_RETURN, _ASK))
 
 
@@ -204,25 +205,25 @@ def _on_tracing(machine: str, decision: bytes) -> bytes:
 
 
 def program_here() -> bytes:
-    """The filter for this machine; empty where none is known."""
+    """Return the filter for this machine; empty if none is known."""
     machine = platform.machine()
     return program(machine) if machine in _ARCHITECTURES else b""
 
 
 def untraced_here() -> bytes:
-    """The filter against tracing for this machine; empty where none is known."""
+    """Return the filter against tracing for this machine; empty if none is known."""
     machine = platform.machine()
     return untraced(machine) if machine in _ARCHITECTURES else b""
 
 
 def asking_here() -> bytes:
-    """The filter that asks about tracing for this machine; empty where none is known."""
+    """Return the filter that asks about tracing for this machine; empty if none is known."""
     machine = platform.machine()
     return asking(machine) if machine in _ARCHITECTURES else b""
 
 
 def install(code: bytes) -> None:
-    """Put the filter on this process and all it starts; needs CAP_SYS_ADMIN or no-new-privileges."""
+    """Install the filter for this process and its children; needs CAP_SYS_ADMIN or no-new-privileges."""
     _program, header = _arranged(code)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(header), 0, 0) < 0:
@@ -230,9 +231,9 @@ def install(code: bytes) -> None:
 
 
 def install_listener(code: bytes) -> int:
-    """Put a filter that asks on this process and all it starts; the descriptor at which it asks.
+    """Install a filter that asks for this process and its children; return the descriptor at which it asks.
 
-    Of all filters of a process only one can ask: where another does, this raises OSError.
+    Only one of a process's filters can ask: if another already does, this raises OSError.
     """
     _program, header = _arranged(code)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -245,7 +246,7 @@ def install_listener(code: bytes) -> int:
 
 
 def _arranged(code: bytes) -> tuple[ctypes.Array[ctypes.c_char], ctypes.Array[ctypes.c_char]]:
-    """A program, which has to stay until it is installed, and the header that leads to it."""
+    """Return a program, which must stay in memory until it is installed, and the header that points to it."""
     if not code:
         raise OSError(errno.ENOSYS, "no system call filter is known for this architecture", "seccomp")
     buffer = ctypes.create_string_buffer(code, len(code))

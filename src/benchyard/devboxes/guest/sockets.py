@@ -1,7 +1,7 @@
 """Sockets of the devbox's loopback for the host: connections to its ports, and doors out of it.
 
-The first process makes the doors, keeps them, and sends the host copies. Nothing else in the devbox ever
-holds one: supervisors close theirs as soon as they are forked, and what they start inherits none.
+The first process makes the doors, keeps them, and sends copies to the host. No other process in the devbox
+ever holds one: supervisors close theirs right after the fork, and commands inherit none.
 """
 
 import errno
@@ -28,7 +28,7 @@ def send_namespace(connection: socket.socket, message: dict[str, Any]) -> None:
 
 
 def answer_connect(connection: socket.socket, message: dict[str, Any]) -> None:
-    """Send the host a socket that is about to be connected: whoever asked for it waits for that, not we."""
+    """Send the host a socket that is about to be connected: the requester waits for it."""
     family, address = LOOPBACK[message["version"]]
     try:
         with socket.socket(family, _KIND) as made:
@@ -37,14 +37,14 @@ def answer_connect(connection: socket.socket, message: dict[str, Any]) -> None:
                 wire.send(connection, {"seq": message["seq"], "ok": True}, [made.fileno()])
                 return
     except OSError as error:
-        # A kernel without this version of the protocol, or no descriptor left.
+        # A kernel without this version of the protocol, or without a free descriptor.
         number = error.errno or errno.EIO
     wire.send(connection, {"seq": message["seq"], "ok": False, "errno": number})
 
 
 MOST_DOORS = 8
 _WAITING = 512
-"""Connections that may wait while nobody serves the door."""
+"""Connections that may wait while the door is not served."""
 
 
 class GuestDoors:
@@ -54,7 +54,7 @@ class GuestDoors:
         self._open: dict[int, socket.socket] = {}
 
     def answer(self, connection: socket.socket, message: dict[str, Any]) -> None:
-        """Send the host the door on that port, made now unless it is there already; or why there is none."""
+        """Send the host the door on that port, made now unless it exists; or the reason why not."""
         try:
             door = self._open.get(message["port"]) or self._make(message["port"])
         except OSError as error:
@@ -79,7 +79,7 @@ class GuestDoors:
         return made
 
     def close(self) -> None:
-        """Let go of all: for a child, which must not hold them."""
+        """Close all doors: for a child, which must not hold them."""
         for door in self._open.values():
             door.close()
         self._open.clear()

@@ -1,4 +1,4 @@
-"""The steps of a start by name, so that the report of one that failed can say what to do about it."""
+"""The steps of a start by name, so that the report of a failed step can give its remedy."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

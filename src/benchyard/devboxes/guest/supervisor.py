@@ -1,8 +1,8 @@
-"""The process beside each command: copies its output into files, feeds it, ends it, and says how it ended.
+"""The process beside each command: saves its output, feeds its input, ends it, and reports how it ended.
 
 It is forked ahead by the devbox's first process and takes one command from it over a socket. Being a child
 subreaper it keeps every descendant of the command, so that a kill reaches all of them. The files it writes
-were opened outside the devbox; nothing inside can reach them.
+were opened outside the devbox; no process inside can reach them.
 """
 
 import base64
@@ -24,14 +24,14 @@ _CHUNK = 256 * 1024
 _LEAST_LOOK = 64 * 1024
 _MOST_LOOK = 1024**2
 _WRITERS = 64
-"""How many streams may write at once without taking more than there is to share between two looks."""
+"""Streams that may write at once without exceeding the shared space between two checks of the disk."""
 _SHORT = "output was cut: the server's disk is short of space"
 _INPUT_BUFFER = 16 * 1024 * 1024
 _END_OF_TRANSMISSION = b"\x04"
 
 
 class CommandOutput:
-    """One stream of the command on its way into a file, cut off at a limit, or when the disk is short."""
+    """A stream of the command being copied to a file, cut off at a limit, or when the disk is short."""
 
     def __init__(self, source: int, target: int, limit: int, spare: int = 0) -> None:
         self.source = source
@@ -39,21 +39,21 @@ class CommandOutput:
         self.left = limit
         self._spare = spare
         self._unlooked = _LEAST_LOOK
-        """How much more is written before it is looked how much space the disk has."""
+        """Bytes to write before the free space of the disk is checked again."""
         self.truncated = False
         self.error: str | None = None
         self.open = True
         self._unread: int | None = None
-        """How much may still be read, once that is bounded."""
+        """Bytes that may still be read, once that is bounded."""
 
     def bound(self) -> None:
-        """Count nothing as said that is not on its way at this moment."""
+        """Accept only the output that is in the pipe at this moment."""
         if self.open:
             held = fcntl.ioctl(self.source, termios.FIONREAD, bytes(4))
             self._unread = int(struct.unpack("i", held)[0])
 
     def pump(self) -> bool:
-        """Copy what is there now; False when nothing is."""
+        """Copy the output available now; return False if there was none."""
         if self._unread == 0:
             self.open = False
             return False
@@ -62,7 +62,7 @@ class CommandOutput:
         except BlockingIOError:
             return False
         except OSError:
-            # A terminal whose last holder has gone answers EIO.
+            # A terminal answers EIO once its last holder has gone.
             data = b""
         if not data:
             self.open = False
@@ -84,12 +84,12 @@ class CommandOutput:
             try:
                 view = view[os.write(self.target, view) :]
             except OSError as error:
-                # The host's disk is full: the command goes on, its output is lost and said to be.
+                # The host's disk is full: the command goes on, its output is lost and reported as lost.
                 self.left, self.truncated, self.error = 0, True, f"output was lost: {error.strerror}"
                 return
 
     def _has_space(self, size: int) -> bool:
-        """Whether the disk has enough for others; looked at the more often the less there is."""
+        """Tell whether the disk keeps enough space for others; checked more often as it gets short."""
         self._unlooked -= size
         if self._unlooked >= 0:
             return True
@@ -99,12 +99,12 @@ class CommandOutput:
         return to_share > 0
 
     def stop_keeping(self) -> None:
-        """Read on, so that whoever still writes is not stopped, but keep nothing more."""
+        """Go on reading, so that writers are not blocked, but keep no more output."""
         self.left = 0
 
 
 class CommandInput:
-    """What waits for the command's standard input; answers are held back while too much does."""
+    """Pending bytes for the command's standard input; answers are delayed while too many wait."""
 
     def __init__(self, target: int, poll: select.poll, *, is_terminal: bool) -> None:
         self.target = target
@@ -117,7 +117,7 @@ class CommandInput:
         self._watched = False
 
     def take(self, sequence: int, data: bytes, *, close: bool) -> bool:
-        """Accept input under a sequence number, to be answered by `feed`; False once it was closed."""
+        """Accept input under a sequence number, to be answered by `feed`; False once input was closed."""
         if not self.open or self._closing:
             return False
         self._pending += data
@@ -126,14 +126,14 @@ class CommandInput:
         return True
 
     def feed(self) -> list[int]:
-        """Write what the command takes now; returns the sequence numbers that can be answered."""
+        """Write as much as the command takes now; return the sequence numbers that can be answered."""
         try:
             while self._pending:
                 del self._pending[: os.write(self.target, self._pending[:65536])]
         except BlockingIOError:
             self._watch(wanted=True)
         except OSError:
-            # The command closed its standard input: what is left has no reader.
+            # The command closed its standard input: the rest has no reader.
             self._pending.clear()
             self._end()
         else:
@@ -143,7 +143,7 @@ class CommandInput:
         return self.answers() if len(self._pending) <= _INPUT_BUFFER else []
 
     def answers(self) -> list[int]:
-        """Every sequence number not answered yet."""
+        """Return every sequence number not answered yet."""
         waiting, self._unanswered = self._unanswered, []
         return waiting
 
@@ -158,7 +158,7 @@ class CommandInput:
 
     def _end(self) -> None:
         if self._is_terminal:
-            # A terminal stays open: its end of file is a key.
+            # A terminal stays open: its end of file is a control character.
             self._closing = False
             os.write(self.target, _END_OF_TRANSMISSION)
             return
@@ -170,19 +170,19 @@ class CommandInput:
 _PIPE_SIZE = 1024 * 1024
 _F_SETPIPE_SZ = 1031
 _GRACE_SECONDS = 0.2
-"""How long after the command's end output of its children still counts as its own."""
+"""Seconds after the command's end in which its children's output still counts as its own."""
 _SCAN_SECONDS = 0.25
-"""How long to kill by scans what is to end, before the first process is asked to make it stand still."""
+"""Seconds of killing by scans, before the first process is asked to freeze and kill the rest."""
 _ASK_SECONDS = 1.0
 _END_SECONDS = 30.0
-"""How long all that may take."""
+"""Most seconds for killing everything."""
 _LOOK_MS = 2
 _MOST_REAPED = 256
 _KILLED = 137
 
 
 class Supervisor:
-    """One command's life."""
+    """The life of one command."""
 
     def __init__(self, agent: socket.socket, wakeup: int) -> None:
         self.agent = agent
@@ -202,21 +202,21 @@ class Supervisor:
         self.timed_out = self.killed = self.reported = False
         self.deadline: float | None = None
         self.ending_since: float | None = None
-        """When everything below began to be killed."""
+        """Time at which the killing of all descendants began."""
         self.asked_at = 0.0
         self.has_more_to_reap = False
 
     def start(self, request: dict[str, Any], descriptors: list[int]) -> None:
-        """Start the command: descriptors are stdout, stderr and status files, then the extra ones."""
+        """Start the command; `descriptors` are the stdout, stderr and status files, then the extra ones."""
         stdout, stderr, self.status_file, *extra = descriptors
-        # A terminal does not tell how much is on its way.
+        # A terminal does not report how many bytes are on their way.
         self.strict = bool(request.get("strict")) and not request.get("pty")
         if request.get("pty"):
             inner = self._terminal(request, stdout)
         else:
             inner = self._pipes(request, (stdout, stderr))
-        # Before anything of the command runs: what it prints is saved even if it kills this process. Tried
-        # only: where devboxes share a user, one of them can have too many descriptors under way for all.
+        # Before any program of the command runs: its output is saved even if it kills this process. An
+        # attempt only: devboxes that share a user also share its limit of descriptors in transit.
         with contextlib.suppress(OSError):
             wire.send(self.agent, {"sources": True}, [output.source for output in self.outputs])
         try:
@@ -233,7 +233,7 @@ class Supervisor:
         ends = []
         for file in files:
             reader, writer = os.pipe2(os.O_CLOEXEC)
-            # Where the user's share of pipe memory is used up, the default size works too, only slower.
+            # If the user's share of pipe memory is used up, the default size works too, only slower.
             with contextlib.suppress(OSError):
                 fcntl.fcntl(reader, _F_SETPIPE_SZ, _PIPE_SIZE)
             self._watch(CommandOutput(reader, file, request["output_bytes"], request.get("spare_bytes", 0)))
@@ -270,12 +270,12 @@ class Supervisor:
                     self._drain()
                 if self.deadline is not None and time.monotonic() >= self.deadline:
                     self._bell()
-            # Looked at last: what was reported just now may have been all there was to wait for.
+            # Looked at last: the report just made may have been the last thing to wait for.
             if self.reported and not alive:
                 return
             for descriptor, _event in self.poll.poll(self._wait_ms()):
                 if self.strict and self.exit_status is None:
-                    # Its end is learned of before anything more is read.
+                    # Notice its end before reading on.
                     self._reap()
                 self._serve(descriptor)
 
@@ -291,7 +291,7 @@ class Supervisor:
                 self._read(output)
 
     def _sweep(self, since: float) -> None:
-        """Kill what is left below this process once more; it is told as ended only when nothing is."""
+        """Kill the remaining descendants once more; the command counts as ended only when none is left."""
         now = time.monotonic()
         if now < since + _SCAN_SECONDS:
             processes.kill_round(os.getpid())
@@ -329,13 +329,13 @@ class Supervisor:
         return more
 
     def _reap(self) -> bool:
-        """Collect what has ended; False when no child is left."""
+        """Collect ended children; return False when no child is left."""
         self.has_more_to_reap = False
         for _ in range(_MOST_REAPED):
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG | processes.WALL)
             except ChildProcessError:
-                # Exact, unlike a scan: of whoever descends from a subreaper, one ancestor is its child.
+                # Exact, unlike a scan: every descendant of a subreaper has an ancestor that is its child.
                 return False
             if pid == 0:
                 return True
@@ -346,12 +346,12 @@ class Supervisor:
                 self.deadline = time.monotonic() + _GRACE_SECONDS
                 if self.strict:
                     self._close_the_books()
-        # Who forks without end must not keep the time limit from being looked at.
+        # Endless forking must not keep the time limit from being checked.
         self.has_more_to_reap = True
         return True
 
     def _close_the_books(self) -> None:
-        """Nothing that is said from now on counts: take what has been said, and end who could say more."""
+        """Close the output: read the bytes written so far, drop later ones, and end the remaining writers."""
         for output in self.outputs:
             output.bound()
         for output in self.outputs:
@@ -367,7 +367,7 @@ class Supervisor:
             self._report()
 
     def _bell(self) -> None:
-        """The command's time, or the grace after its end, is over."""
+        """Handle the end of the command's time, or of the grace after its end."""
         self.deadline = None
         if self.exit_status is not None:
             if not self.reported:

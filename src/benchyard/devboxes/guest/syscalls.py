@@ -1,4 +1,4 @@
-"""The kernel calls Python lacks, through ctypes: namespaces, mounts, capabilities."""
+"""Kernel calls that Python lacks, through ctypes: namespaces, mounts, capabilities."""
 
 import ctypes
 import errno
@@ -48,7 +48,7 @@ _FSCONFIG_SET_FLAG = 0
 _FSCONFIG_SET_STRING = 1
 _FSCONFIG_CMD_CREATE = 6
 
-# The calls added since 5.1 have one number on every architecture; only these three differ.
+# Calls added since 5.1 have one number on every architecture; only these three differ.
 _NR_OPEN_TREE = 428
 _NR_MOVE_MOUNT = 429
 _NR_FSOPEN = 430
@@ -80,7 +80,7 @@ def setns(descriptor: int, kind: int) -> None:
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int = 0, data: str | None = None) -> None:
-    """mount(2), refusing options that would be cut off at the kernel's page of 4096 bytes."""
+    """Call mount(2), refusing options that would be cut off at the kernel's page of 4096 bytes."""
     options = data.encode() if data else None
     if options and len(options) >= 4096:
         raise OSError(
@@ -97,30 +97,30 @@ def mount(source: str | None, target: str, kind: str | None, flags: int = 0, dat
 
 
 def unmount(target: str, flags: int = MNT_DETACH) -> None:
-    """umount2(2)."""
+    """Call umount2(2)."""
     _check(_libc.umount2(target.encode(), flags), f"umount {target}")
 
 
 def pivot_root(new_root: str, put_old: str) -> None:
-    """pivot_root(2)."""
+    """Call pivot_root(2)."""
     _check(_syscall(_NR_PIVOT_ROOT, new_root.encode(), put_old.encode()), "pivot_root")
 
 
 def prctl(option: int, value: int) -> None:
-    """prctl(2) with one argument."""
+    """Call prctl(2) with one argument."""
     _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
 
 
 def set_hostname(name: str) -> None:
-    """sethostname(2)."""
+    """Call sethostname(2)."""
     raw = name.encode()
     _check(_libc.sethostname(raw, len(raw)), "sethostname")
 
 
 def set_aside(descriptor: int, size: int) -> None:
-    """Keep space on disk for the first bytes of a file, which stays as long as it is."""
+    """Reserve disk space for the first bytes of a file, without changing its size."""
     result = _libc.fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(size))
-    # A filesystem that cannot do this still takes the file, only without the promise.
+    # A filesystem that cannot do this still accepts the file, only without the guarantee.
     if result < 0 and ctypes.get_errno() != errno.EOPNOTSUPP:
         _check(result, "fallocate")
 
@@ -135,7 +135,7 @@ def sync_filesystem(path: str) -> None:
 
 
 def clone_tree(path: str) -> int:
-    """A detached copy of one mount at `path`, without what is mounted below it."""
+    """Return a detached copy of one mount at `path`, without the mounts below it."""
     flags = _OPEN_TREE_CLONE | os.O_CLOEXEC
     return _check(_syscall(_NR_OPEN_TREE, _AT_FDCWD, path.encode(), flags), f"open_tree {path}")
 
@@ -147,7 +147,7 @@ def attach(tree: int, target: str) -> None:
 
 
 def map_ids(tree: int, user_namespace: int) -> None:
-    """Let a detached tree show its ids shifted by the mapping of a user namespace."""
+    """Show a detached tree's ids shifted by the mapping of a user namespace."""
     attributes = struct.pack("QQQQ", _MOUNT_ATTR_IDMAP, 0, 0, user_namespace)
     result = _syscall(
         _NR_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, attributes, ctypes.c_size_t(len(attributes))
@@ -200,7 +200,7 @@ def _mount_overlay_by_string(layers: list[str], upper: str, work: str, target: s
 
 
 def limit_capabilities(keep: frozenset[int]) -> None:
-    """Drop every capability but `keep`, for this process and all it starts."""
+    """Drop every capability but `keep`, for this process and its children."""
     for number in range(64):
         if number not in keep and _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
             break
@@ -209,26 +209,26 @@ def limit_capabilities(keep: frozenset[int]) -> None:
 
 
 def has_capability(number: int) -> bool:
-    """Whether this process may use a capability."""
+    """Tell whether this process may use a capability."""
     return bool(_capabilities()[1] >> number & 1)
 
 
 def drop_capability(number: int) -> None:
-    """Put one capability off, for this process and all it starts."""
+    """Drop one capability, for this process and its children."""
     _check(_libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0), "prctl capbset")
     effective, permitted, inheritable = (bits & ~(1 << number) for bits in _capabilities())
     _set_capabilities(effective, permitted, inheritable)
 
 
 def pass_on_capability(number: int) -> None:
-    """Have all that this process starts keep one of its capabilities, whoever they run as."""
+    """Pass one of this process's capabilities on to all its children, whatever user they run as."""
     effective, permitted, inheritable = _capabilities()
     _set_capabilities(effective, permitted, inheritable | 1 << number)
     _check(_libc.prctl(PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, number, 0, 0), "prctl ambient")
 
 
 def _capabilities() -> tuple[int, int, int]:
-    """Those of this process: effective, permitted and inheritable."""
+    """Return this process's capabilities: effective, permitted and inheritable."""
     data = ctypes.create_string_buffer(24)
     _check(_syscall(_NR_CAPGET, struct.pack("Ii", _CAPABILITY_VERSION_3, 0), data), "capget")
     low, high = struct.unpack_from("III", data.raw), struct.unpack_from("III", data.raw, 12)

@@ -1,4 +1,4 @@
-"""Who runs a command: names and ids from the devbox's own /etc/passwd and /etc/group."""
+"""Users that run commands: names and ids from the devbox's own /etc/passwd and /etc/group."""
 
 import os
 from typing import NamedTuple
@@ -8,7 +8,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class User(NamedTuple):
-    """One user of a devbox."""
+    """A user of a devbox."""
 
     name: str
     uid: int
@@ -18,7 +18,7 @@ class User(NamedTuple):
     groups: tuple[int, ...]
 
     def environment(self) -> dict[str, str]:
-        """What a login gives everybody."""
+        """Return the environment that a login gives every user."""
         return {
             "HOME": self.home,
             "USER": self.name,
@@ -29,14 +29,14 @@ class User(NamedTuple):
         }
 
     def become(self, *, can_change: bool) -> None:
-        """Turn this process into the user; where only one id is mapped there is nobody else to become."""
+        """Turn this process into the user; without `can_change` it stays as it is: only one id is mapped."""
         if can_change:
             os.setgroups(self.groups)
             os.setresgid(self.gid, self.gid, self.gid)
             os.setresuid(self.uid, self.uid, self.uid)
 
     def wear(self, *, can_change: bool) -> None:
-        """Act as the user for a while; what is spawned meanwhile is the user for good."""
+        """Act as the user until `take_off`; processes spawned meanwhile are the user's for good."""
         if can_change:
             os.setgroups(self.groups)
             os.setresgid(self.gid, self.gid, 0)
@@ -44,7 +44,7 @@ class User(NamedTuple):
 
     @staticmethod
     def take_off(*, can_change: bool) -> None:
-        """Be root again after `wear`."""
+        """Become root again after `wear`."""
         if can_change:
             os.setresuid(0, 0, 0)
             os.setresgid(0, 0, 0)
@@ -52,7 +52,7 @@ class User(NamedTuple):
 
 
 def rows(path: str) -> list[list[str]]:
-    """The lines of a file that separates its fields with colons; none if it cannot be read."""
+    """Return the lines of a file that separates its fields with colons; none if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return [line.split(":") for line in file.read(_MAX_FILE).splitlines()]
@@ -61,10 +61,10 @@ def rows(path: str) -> list[list[str]]:
 
 
 def find(name: str) -> User:
-    """The user of that name, or of that number; raises LookupError.
+    """Return the user of that name, or of that number; raise LookupError.
 
-    Root is the user 0, whatever a list says that root in the devbox can write: who is asked for as root is to
-    be out of reach of everybody else.
+    Root is always the user 0, whatever a list says that root in the devbox can write: commands requested as
+    root must be out of reach of all other users.
     """
     is_root = name in ("root", "0")
     for row in rows("/etc/passwd"):
@@ -84,7 +84,7 @@ def _groups(name: str) -> tuple[int, ...]:
 
 
 def expand(path: str, user: User) -> str:
-    """An absolute path: `~` and relative paths start at the user's home."""
+    """Return an absolute path: `~` and relative paths start at the user's home."""
     if path == "~" or path.startswith("~/"):
         return user.home + path[1:]
     return path if path.startswith("/") else f"{user.home}/{path}"

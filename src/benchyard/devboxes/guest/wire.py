@@ -6,24 +6,24 @@ import socket
 from typing import Any
 
 MAX_MESSAGE = 160 * 1024
-"""A packet's limit: below the kernel's default socket buffer."""
+"""Most bytes of a packet: less than the kernel's default socket buffer."""
 _MAX_DESCRIPTORS = 16
 
 
 def send(sock: socket.socket, message: dict[str, Any], descriptors: tuple[int, ...] | list[int] = ()) -> None:
-    """Send one message, and copies of descriptors with it."""
+    """Send one message, with copies of descriptors."""
     sock.sendmsg([json.dumps(message).encode()], ancillary(descriptors))
 
 
 def ancillary(descriptors: tuple[int, ...] | list[int]) -> list[tuple[int, int, bytes]]:
-    """The control data that carries descriptors."""
+    """Return the control data that carries descriptors."""
     if not descriptors:
         return []
     return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors).tobytes())]
 
 
 def receive(sock: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """The next message and its descriptors; None at the end of the connection."""
+    """Return the next message and its descriptors; None at the end of the connection."""
     space = socket.CMSG_LEN(_MAX_DESCRIPTORS * 4)
     data, control, _flags, _address = sock.recvmsg(MAX_MESSAGE, space, socket.MSG_CMSG_CLOEXEC)
     descriptors = array.array("i")

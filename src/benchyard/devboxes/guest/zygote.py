@@ -1,6 +1,6 @@
 """The process that forks devboxes: small, single-threaded, with everything already imported.
 
-It is told what to do over one socket and ends with it; the devboxes it forked live on, and with them a warden
+It takes requests over one socket and ends with it; the devboxes it forked live on, and with them a warden
 that waited beside it. Each request brings its own socket for the answer, so that many can be under way.
 """
 
@@ -49,11 +49,11 @@ _RARE_CALLS = {
     "note": ("layers.changes", "note_tree"),
     "compare": ("layers.changes", "compare_tree"),
 }
-"""Module and function, imported by the child that needs them, so that devboxes do not carry them."""
+"""Module and function of calls imported only by the child that needs them, to keep devboxes small."""
 
 
 class Zygote:
-    """Hands every request to a child that was forked ahead of it."""
+    """Main loop that hands every request to a child forked ahead of it."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
@@ -94,7 +94,7 @@ class Zygote:
                 wire.send(child, message, carried)
                 return
             except OSError:
-                # Somebody killed the child while it waited.
+                # The child was killed while it waited.
                 pass
         with self._fork() as another:
             wire.send(another, message, carried)
@@ -128,7 +128,7 @@ def _complain(answer: socket.socket, error: BaseException) -> None:
 
 
 def _call(message: dict[str, Any], descriptors: list[int], namespace: int | None) -> NoReturn:
-    """Run one tree function under the ids of the mode; descriptors that came along are its last arguments."""
+    """Run one tree function under the ids of the mode; received descriptors are its last arguments."""
     answer = socket.socket(fileno=descriptors[0])
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -147,7 +147,7 @@ def _call(message: dict[str, Any], descriptors: list[int], namespace: int | None
 
 
 def _die_with(answer: socket.socket) -> None:
-    """Be killed once nobody waits at the other end any more."""
+    """Have this process killed when the requester closes its end."""
     fcntl.fcntl(answer, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(answer, fcntl.F_SETFL, fcntl.fcntl(answer, fcntl.F_GETFL) | os.O_ASYNC)
 
@@ -163,7 +163,7 @@ def _start(message: dict[str, Any], descriptors: list[int], namespace: int | Non
     answer = socket.socket(fileno=descriptors[0])
     try:
         groups = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in _joined(message)]
-        # Now, while the rights for it are there.
+        # Now, while this process still has the rights for it.
         held = freezer.open_group(message["freezer"]) if message["freezer"] else []
         _separate(message, namespace, descriptors.pop() if message["joins"] else None)
         limited, release = os.pipe2(os.O_CLOEXEC)
@@ -184,16 +184,17 @@ def _start(message: dict[str, Any], descriptors: list[int], namespace: int | Non
 
 
 def _joined(message: dict[str, Any]) -> list[str]:
-    """The files by which a first process joins its groups."""
+    """Return the files through which a first process joins its groups."""
     inner = f"/{freezer.INNER}"
     paths = [f"{path}{inner if path == message['freezer'] else ''}" for path in message["cgroups"]]
     return [f"{path}/cgroup.procs" for path in paths]
 
 
 def _separate(message: dict[str, Any], namespace: int | None, network: int | None) -> None:
-    """Leave the host's namespaces; `network` is that of a devbox to share it with.
+    """Leave the host's namespaces; `network` is the network namespace of a devbox to share, if any.
 
-    Root goes there while it still is the host's root, others once they are root of all their devboxes.
+    The host's root joins it before it leaves its user namespace; other users join it once they are root of
+    all their devboxes.
     """
     mode = message["mode"]
     if network is not None and mode in (ids.ROOT_IDMAP, ids.ROOT):
@@ -254,7 +255,7 @@ def _become_first(message: dict[str, Any], descriptors: list[int], limited: int,
 
 
 def main() -> None:
-    """Entry: the arguments are the control socket's descriptor and the driver's folder."""
+    """Run the zygote: the arguments are the control socket's descriptor and the driver's folder."""
     control = socket.socket(fileno=int(sys.argv[1]))
     folder = sys.argv[2]
     processes.set_title("benchyard")
@@ -273,7 +274,7 @@ def main() -> None:
 
 
 def _dismiss(process: int) -> None:
-    """End the warden, of whom nobody is in need."""
+    """End the warden, which is not needed."""
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(process, signal.SIGKILL)
     gone = select.poll()

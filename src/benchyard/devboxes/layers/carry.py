@@ -1,8 +1,8 @@
-"""Layers that carry an answer, or the work, of one system over onto another, and nothing else of it.
+"""Layers that carry only an answer, or the work, from one system over to another.
 
-Both systems are stacks of layers. What is at one of the paths in the second is replaced by what is there in
-the first, or gone if nothing is. Everything in the first is hostile: only plain files, folders, and links
-that stay among the paths are carried; the rest is left out, by name.
+Both systems are stacks of layers. The content at each of the paths in the second is replaced by the content
+there in the first, or removed if there is none. Everything in the first is hostile: only plain files,
+folders, and links that stay among the paths are carried; the rest is left out, and listed by name.
 """
 
 import errno
@@ -27,9 +27,9 @@ from benchyard.devboxes.layers.trees import (
 MOST_ANSWER_BYTES = 1024**3
 MOST_ANSWER_ENTRIES = 100_000
 REFUSED = "refused"
-"""The list of a report."""
+"""Key of the list in a report."""
 REPORT = ".report"
-"""How the name of a report ends, beside that of its layer."""
+"""Ending of a report's name, which otherwise equals that of its layer."""
 _MOST_REFUSED = 1000
 _MOST_PATH = 4096
 _NOT_LINKABLE = {errno.EMLINK, errno.EPERM, errno.EXDEV}
@@ -38,12 +38,12 @@ _RIGHTS = stat.S_ISUID | stat.S_ISGID
 
 @dataclass(frozen=True)
 class CarryRules:
-    """What is carried, and how much of it."""
+    """Rules for the content carried, and its most size."""
 
     only_inner_links: bool
-    """Whether links that may lead elsewhere are left out."""
+    """Leave out links that may lead elsewhere."""
     drops_rights: bool
-    """Whether files that give rights come without these; else they are left out."""
+    """Carry files that give rights without these rights; else leave the files out."""
     most_entries: int
     most_bytes: int
 
@@ -53,13 +53,13 @@ LayeredSystem = tuple[Sequence[str], Sequence[str]]
 
 
 class LimitReached(Exception):
-    """There is more to carry than may be."""
+    """More content than may be carried."""
 
 
 def carry_paths(
     source: LayeredSystem, onto: LayeredSystem, paths: Sequence[str], target: str, *, keep_owner: bool = True
 ) -> None:
-    """Fill the new folder `target` with the layer, and tell about it in a new file beside it."""
+    """Fill the new folder `target` with the layer, and write a report to a new file beside it."""
     os.mkdir(target, 0o755)
     with LayerStack(*source) as first, LayerStack(*onto) as second, TreeCursor(target) as place:
         rules = CarryRules(
@@ -80,16 +80,16 @@ def carry_paths(
 
 
 def write_report(target: str, told: dict[str, Any]) -> None:
-    """Tell what was carried, in a new file beside the layer."""
+    """Write the report of carried content to a new file beside the layer."""
     with os.fdopen(create_file(f"{target}{REPORT}", None), "w") as file:
         facts = {name: value for name, value in told.items() if name != REFUSED}
         report_lines.write(file, facts, REFUSED, told[REFUSED])
 
 
 def stays_inside(link: str, leads_to: str, paths: Sequence[str]) -> bool:
-    """Whether a link at the path `link`, with no links on the way to it, can lead to nothing but `paths`.
+    """Tell whether a link at the path `link`, with no links on the way to it, can lead only to `paths`.
 
-    A `..` is taken at its word only before any name: after one it may undo what a link did.
+    A `..` is resolved only before any name: after a name it may undo the effect of a link.
     """
     here = [] if leads_to.startswith("/") else link.split("/")[1:-1]
     names = [part for part in leads_to.split("/") if part not in ("", ".")]
@@ -103,7 +103,7 @@ def stays_inside(link: str, leads_to: str, paths: Sequence[str]) -> bool:
 
 
 class Carrier:
-    """The layer that is being made, and how much of it there is."""
+    """The layer being made, and its size so far."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class Carrier:
             self._go_back(parents)
 
     def _blocked(self, parents: list[str]) -> str | None:
-        """Why the way to a path is not the same everywhere: a link is on it."""
+        """Return the reason if the way to a path differs between systems: a link is on it; else None."""
         for stack in (self._source, self._onto):
             found = stack.look(parents[stack.depth]) if stack.depth < len(parents) else None
             if found and stat.S_ISLNK(found.status.st_mode):
@@ -160,7 +160,7 @@ class Carrier:
             self._target.down(name)
 
     def _go_back(self, parents: list[str]) -> None:
-        """Leave the folders on the way as they are where the answer goes, if they are there."""
+        """Leave the folders on the way as they are in the target system, if they exist there."""
         for depth in range(len(parents), 0, -1):
             is_made = len(self._target.names) == depth
             for stack in (self._onto, self._source):
@@ -177,7 +177,7 @@ class Carrier:
             make_whiteout(name, self._target.fd)
 
     def _close(self, name: str) -> None:
-        """Let nothing of what lies below be seen in a folder."""
+        """Mark a folder so that nothing of the layers below shows in it."""
         directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._target.fd)
         try:
             os.setxattr(directory, OPAQUE, b"y")
@@ -185,7 +185,7 @@ class Carrier:
             os.close(directory)
 
     def _add(self, path: str, name: str, found: StackEntry) -> bool:
-        """Add one entry with everything in it; False if it is left out."""
+        """Add one entry with everything in it; return False if it is left out."""
         if reason := self._unwanted(path, name, found):
             self.refuse(path, reason)
             return False
@@ -274,7 +274,7 @@ class Carrier:
             os.close(file)
 
     def _share(self, name: str, parent: int) -> bool:
-        """Make it another name of the layer's own file, which never changes; False where that cannot be."""
+        """Link the name to the layer's own file, which never changes; False if that is not possible."""
         try:
             os.link(name, name, src_dir_fd=parent, dst_dir_fd=self._target.fd, follow_symlinks=False)
         except OSError as error:
@@ -294,7 +294,7 @@ class Carrier:
     def _attributes(
         self, source: int, target: int, status: os.stat_result, *, keep_owner: bool = True
     ) -> None:
-        """Owner, attributes that are the user's own, mode and times."""
+        """Copy owner, the user's own attributes, mode and times."""
         if self._keep_owner and keep_owner:
             os.fchown(target, status.st_uid, status.st_gid)
         for name in xattr_names(source):
@@ -322,20 +322,20 @@ class Carrier:
             raise LimitReached(f"the answer's files have more than {most_bytes} bytes together")
 
     def refuse(self, path: str, reason: str) -> None:
-        """Name something that is not carried, or not as it is."""
+        """List an entry that is not carried, or not unchanged."""
         self._left_out += 1
         if len(self._refused) < _MOST_REFUSED:
             text = f"{path[:1000]}: {reason}"
             self._refused.append(text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
 
     def finish(self) -> None:
-        """Give the layer's top folder what the system it is for has there."""
+        """Give the layer's top folder the attributes of that of the target system."""
         status = os.fstat(self._onto.fd)
         self._attributes(self._onto.fd, self._target.fd, status, keep_owner=False)
         os.fchmod(self._target.fd, stat.S_IMODE(status.st_mode) | 0o700)
 
     def result(self) -> dict[str, Any]:
-        """What goes into the report."""
+        """Return the content of the report."""
         more = self._left_out - len(self._refused)
         refused = [*self._refused, *([f"and {more} more"] if more else [])]
         return {"entries": self._entries, "bytes": self._bytes, REFUSED: refused}
@@ -343,7 +343,7 @@ class Carrier:
 
 MOST_WORK_ENTRIES = 1_000_000
 MOST_WORK_BYTES = 1024**4
-"""Files are shared with the disk that was worked on, whose size its own limit bounds."""
+"""Files are shared with the disk of the work, whose size has a limit of its own."""
 
 
 def carry_work(
@@ -355,7 +355,7 @@ def carry_work(
     *,
     keep_owner: bool = True,
 ) -> None:
-    """Fill the new folder `target` with the layer, and tell about it in a new file beside it."""
+    """Fill the new folder `target` with the layer, and write a report to a new file beside it."""
     os.mkdir(target, 0o755)
     rules = CarryRules(
         only_inner_links=False, drops_rights=True, most_entries=MOST_WORK_ENTRIES, most_bytes=MOST_WORK_BYTES
@@ -384,15 +384,15 @@ def carry_work(
 def _parts(
     stacks: tuple[LayerStack, LayerStack], paths: set[str], home: str | None, hidden: set[str]
 ) -> Iterator[str]:
-    """The paths to carry whole, so that nothing hidden of the home is among them unless it is named.
+    """Yield the paths to carry whole, so that no hidden entry of the home is among them unless it is named.
 
-    What is hidden in the home that was worked in is added to `hidden`.
+    Hidden entries in the home of the work are added to `hidden`.
     """
     for path in paths if home is None else {*paths, home}:
         if home is None or not f"{home}/".startswith(f"{path}/"):
             yield path
             continue
-        # The home lies here: all beside the way to it, and of it what is visible.
+        # The home lies here: carry all that lies beside the way to it, and its visible entries.
         here = path
         while here != home:
             following = home.removeprefix(f"{here}/").partition("/")[0]
@@ -415,7 +415,7 @@ def _parts(
 
 
 def _names(stacks: Sequence[LayerStack], folder: str) -> set[str]:
-    """The names of what any of these systems has in a folder; links on the way are not followed."""
+    """Return the names of all these systems' entries in a folder; links on the way are not followed."""
     found: set[str] = set()
     parts = folder.split("/")[1:]
     for stack in stacks:

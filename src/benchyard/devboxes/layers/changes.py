@@ -1,7 +1,7 @@
-"""What has changed on a disk since it was marked, told by what nobody inside can forge: inodes and ctimes.
+"""Changes of a disk since it was marked, found by facts that cannot be forged inside: inodes and ctimes.
 
 A mark lists every entry of the changed layer, one line each. To compare, the layer is walked again beside the
-layers below it. Names are hostile; paths that are too long to be used are not gone into.
+layers below it. Names are hostile; paths that are too long to be used are not entered.
 """
 
 import json
@@ -17,24 +17,24 @@ from benchyard.devboxes.layers.stack import LayerStack, status_of
 from benchyard.devboxes.layers.trees import TreeCursor, create_file, is_opaque, is_whiteout, walk_tree
 
 CHANGES = "changes"
-"""The list of a report."""
+"""Key of the list in a report."""
 MOST_MARKED = 200_000
 MOST_LISTED = 10_000
 MOST_OF_WORK = 2_000
-"""Of the plain files and folders in new folders that are counted: the work, which scorers open anyway."""
+"""Most plain files and folders counted in new folders: the work, which scorers open anyway."""
 _MOST_MARK_BYTES = 64 * 1024 * 1024
 _MOST_LISTED_CHARACTERS = 4 * 1024 * 1024
 _MOST_PATH = 4096
 _TICK_SECONDS = 0.01
-"""Longer than the kernel's clock for ctimes stands still."""
+"""Longer than a tick of the kernel's clock for ctimes."""
 
 
 Listed = tuple[str, str, str, int, int]
-"""A path that is not as it was: how it is shown, its kind, type, permission bits and size."""
+"""A changed path: its printable form, kind of change, type, permission bits and size."""
 
 
 class MarkedEntry(NamedTuple):
-    """What is noted of one entry."""
+    """The facts noted about one entry."""
 
     inode: int
     ctime_ns: int
@@ -67,7 +67,7 @@ def _is_opaque(name: str, parent: int) -> bool:
 
 
 def note_tree(path: str, manifest: str) -> bool:
-    """Write a mark of the tree to a new file, which takes the place of an older one; whether it is whole."""
+    """Write a mark of the tree to a new file that replaces an older one; tell whether it is complete."""
     began = time.time_ns()
     partial = f"{manifest}.partial"
     if os.path.lexists(partial):
@@ -77,13 +77,13 @@ def note_tree(path: str, manifest: str) -> bool:
         walk_tree(mark.visit, place.down, lambda _name: place.up())
         file.write(json.dumps({"whole": mark.whole, "began_ns": began}))
     os.rename(partial, manifest)
-    # What is changed after this has another ctime than what was changed just before it.
+    # Later changes then have another ctime than changes made just before.
     time.sleep(_TICK_SECONDS)
     return mark.whole
 
 
 class _Mark:
-    """The walk that writes a mark."""
+    """A walk that writes a mark."""
 
     def __init__(self, place: TreeCursor, file: IO[str]) -> None:
         self.whole = True
@@ -114,7 +114,7 @@ class _Mark:
 
 
 def _prefix(place: TreeCursor) -> str:
-    """The path of a place, ready for a name."""
+    """Return the path of a place, ready for a name."""
     return "/" + "".join(f"{name}/" for name in place.names)
 
 
@@ -139,11 +139,11 @@ def compare_tree(
     aside: Sequence[str],
     counted: Sequence[str] = (),
 ) -> None:
-    """Write what is different since the mark to a new file, as JSON.
+    """Write the differences since the mark to a new file, as JSON.
 
-    `below` are the layers under the tree and the top-level directories of this machine under those; what lies
-    in the folders `aside` is neither listed nor counted. In new folders of those that are `counted`, fewer
-    plain files are listed, and not every file is looked at where there are many; the number of all is told.
+    `below` are the layers under the tree and the top-level directories of this machine under those; content
+    of the folders `aside` is neither listed nor counted. In new folders of those that are `counted`, fewer
+    plain files are listed, and if there are many, not every file is looked at; the total is reported.
     """
     with TreeCursor(path) as place, LayerStack(*below) as stack:
         comparison = _Comparison(place, stack, manifest, aside, counted)
@@ -154,7 +154,7 @@ def compare_tree(
 
 
 class _Comparison:
-    """A walk through the changed layer, and through what lies below it as far as that goes."""
+    """A walk through the changed layer, and through the layers below it as far as they have its folders."""
 
     def __init__(
         self,
@@ -170,16 +170,16 @@ class _Comparison:
         self._aside = frozenset(path.rstrip("/") for path in aside)
         self._noted, self._whole, self._began = _read_mark(manifest)
         self._adrift = 0
-        """How far this place is from where anything lies below it."""
+        """Levels between this place and the nearest folder above that the layers below have too."""
         self._unnoted: set[str] = set()
-        """Folders of this place's that are not in the mark."""
+        """Folders of this place that are not in the mark."""
         self._fresh = 0
-        """How far this place is from where anything was noted."""
+        """Levels between this place and the nearest folder above that is in the mark."""
         self._listed: list[list[Listed]] = [[] for _ in range(LIGHTEST + 1)]
-        """By weight: where there are too many, the lightest are left out."""
+        """Changes by weight: if there are too many, the lightest are left out."""
         self._characters = self._total = self._count = 0
         self._looked = self._of_work = 0
-        """How many entries of new folders that are counted were looked at, and how many plain ones listed."""
+        """Entries of counted new folders that were looked at, and plain ones that were listed."""
         self._truncated = False
 
     def visit(self) -> list[str]:
@@ -209,7 +209,7 @@ class _Comparison:
         return directories
 
     def _is_new(self) -> bool:
-        """Whether nothing that is here was here when the mark was made, or lies in the layers below."""
+        """Tell whether no entry of this place existed when the mark was made, or lies in the layers below."""
         return bool(self._fresh and self._adrift and self._whole)
 
     def _visit_counted(self, prefix: str) -> list[str]:
@@ -233,7 +233,7 @@ class _Comparison:
         return directories
 
     def _look_at_new(self, prefix: str, name: str) -> bool:
-        """List an entry of a new folder; False if it is of those of which there is no room for more."""
+        """List an entry of a new folder; return False if there is no room for more of its sort."""
         trees.check_stop()
         self._looked += 1
         status = status_of(name, self._place.fd)
@@ -276,7 +276,7 @@ class _Comparison:
 
     def _judge(self, path: str, before: MarkedEntry | None, now: MarkedEntry, status: os.stat_result) -> None:
         if before is None and not self._whole and now.ctime_ns < self._began:
-            # It was there, only not noted.
+            # It existed, but was not noted.
             return
         name = path.rpartition("/")[2]
         if now.is_whiteout:
@@ -290,7 +290,7 @@ class _Comparison:
             self._add(path, kind, now.mode, status)
 
     def add_vanished(self) -> None:
-        """What was noted and is not there any more, without those whose folder is not there either."""
+        """Add noted entries that are gone, unless their folder is gone too."""
         for path, entry in self._noted.items():
             is_aside = any(path.startswith(f"{folder}/") for folder in self._aside)
             if path.rpartition("/")[0] not in self._noted and not entry.is_whiteout and not is_aside:
@@ -311,11 +311,11 @@ class _Comparison:
             self._characters -= len(left_out[0])
 
     def changes(self) -> list[Any]:
-        """What is different, in order."""
+        """Return the differences, in order."""
         return sorted(each for listed in self._listed for each in listed)
 
     def facts(self) -> dict[str, Any]:
-        """What else goes into the report."""
+        """Return the other content of the report."""
         return {"total": self._total, "truncated": self._truncated, "exact": self._whole}
 
 
@@ -329,7 +329,7 @@ def _kind(before: MarkedEntry | None, now: MarkedEntry, lower: os.stat_result | 
 
 
 def _folder_kind(before: MarkedEntry | None, now: MarkedEntry, lower: os.stat_result | None) -> str | None:
-    """A folder is not changed by what is changed in it, nor by being copied into the layer for that."""
+    """Return the kind of change of a folder, without changes in it or its copying up for them."""
     if before is None:
         if lower is None:
             return "added"

@@ -1,8 +1,8 @@
-"""Several layers as one: over the same layers below, it shows what they show together.
+"""Merging of several layers into one that, over the same layers below, shows the same files.
 
-Files are linked, not copied: a layer is never changed again, so layers may share what they hold. Folders are
-made anew. A mark of deletion is kept only where something below can be hidden by it: in a folder that no
-layer below has, overlayfs would list the mark itself.
+Files are linked, not copied: a layer is never changed again, so layers may share files. Folders are made
+anew. A mark of deletion is kept only if it can hide an entry below: in a folder that no layer below has,
+overlayfs would list the mark itself.
 """
 
 import errno
@@ -23,7 +23,7 @@ from benchyard.devboxes.layers.trees import (
 )
 
 MOST_ENTRIES = 2_000_000
-"""Of all layers together: more would take too long to be worth it."""
+"""Most entries of all layers together: merging more would take too long to be worth it."""
 
 _NOT_LINKABLE = {errno.EMLINK, errno.EPERM, errno.EXDEV}
 
@@ -69,7 +69,7 @@ def _look_beside(merge: "_Merge", target: str, name: str) -> None:
 
 
 class _Merge:
-    """The folder that is being filled, and what is known of its directories, by their inodes."""
+    """The folder being filled, and the state of its directories, by their inodes."""
 
     def __init__(self, target: TreeCursor, top: str, *, keep_owner: bool) -> None:
         self._target = target
@@ -78,12 +78,12 @@ class _Merge:
         self._entries = 0
         self._directories: dict[int, os.stat_result] = {}
         self._closed: set[int] = set()
-        """Directories that show nothing of the layers still to come."""
+        """Directories that hide the remaining layers."""
         self._merged: set[int] = set()
         """Directories that lower layers have too."""
 
     def fill(self, source: TreeCursor) -> None:
-        """Add what a layer shows where those above it show nothing."""
+        """Add the entries of a layer that the layers above it do not show or hide."""
         copy = Copy(source, self._target, self._top, keep_owner=self._keep_owner)
 
         def visit() -> list[str]:
@@ -106,7 +106,7 @@ class _Merge:
         walk_tree(visit, enter, leave)
 
     def _add(self, copy: Copy, source: int, name: str, status: os.stat_result) -> bool:
-        """Add one entry unless something of that name is there; whether it is a directory to go into."""
+        """Add one entry unless its name exists; return whether it is a directory to enter."""
         there = _status(name, self._target.fd)
         if there is not None and not (stat.S_ISDIR(there.st_mode) and there.st_ino not in self._closed):
             return False
@@ -140,7 +140,7 @@ class _Merge:
         self._closed.add(os.fstat(directory).st_ino)
 
     def look_below(self, source: TreeCursor, target: TreeCursor | None = None) -> None:
-        """Note which directories a layer below has too, and which it hides from those below itself."""
+        """Note the directories that a layer below has too, and those it hides from layers below itself."""
         place = target or self._target
         self._merged.add(os.fstat(place.fd).st_ino)
 
@@ -157,7 +157,7 @@ class _Merge:
             try:
                 return source.down(name) and place.down(name)
             except PermissionError:
-                # Of the machine's own: what this user cannot look into, no devbox of its could change.
+                # This machine's own: a directory closed to this user cannot be changed by its devboxes.
                 return False
 
         def leave(name: str) -> None:
@@ -178,11 +178,11 @@ class _Merge:
         return True
 
     def finish(self, source: TreeCursor) -> None:
-        """Give the top folder what it may have of the topmost layer's."""
+        """Give the top folder the attributes of the topmost layer's that it may have."""
         Copy(source, self._target, self._top, keep_owner=False).finish()
 
     def settle(self, place: TreeCursor) -> None:
-        """Drop marks that hide nothing, and give directories their attributes now that they are filled."""
+        """Drop marks that hide nothing, and give the filled directories their attributes."""
 
         def visit() -> list[str]:
             with os.scandir(place.fd) as entries:

@@ -1,7 +1,7 @@
-"""Pack one layer as a tar: overlay marks become OCI whiteouts, and the same layer gives the same bytes.
+"""Packing of one layer as a tar: overlay marks become OCI whiteouts, and equal layers give equal bytes.
 
-Holes of sparse files stay holes (in the way of GNU tar 1.0, which the common readers know), so that a file
-takes what it holds and not what it claims.
+Holes of sparse files stay holes (in the format of GNU tar 1.0, which the common readers know), so that a file
+takes the space of its data, not of its nominal size.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from benchyard.devboxes.layers.trees import (
 )
 
 MOST_BYTES = 64 * 1024**3
-"""Of one layer: what an import takes."""
+"""Most bytes of one layer: the limit of imports."""
 
 _WHITEOUT = ".wh."
 _OPAQUE_MARK = ".wh..wh..opq"
@@ -34,13 +34,13 @@ _BLOCK = 512
 _LARGEST_SPARSE = 8 * 1024**3
 _LOOK_BYTES = 64 * 1024**2
 _LEFT_BYTES = 512 * 1024**2
-"""Stay free on the disk: devboxes write to it too."""
+"""Bytes to leave free on the disk: devboxes write to it too."""
 
 
 def pack_layer(
     source: str, archive: str, names: Sequence[str] = (), *, keep_owner: bool = True, plain: bool = False
 ) -> tuple[str, int]:
-    """Write the tar of a layer to the new file `archive`; returns its sha256 and its size."""
+    """Write the tar of a layer to the new file `archive`; return its sha256 and its size."""
     descriptor = create_file(archive, None)
     try:
         return pack_into(descriptor, source, names, keep_owner=keep_owner, plain=plain)
@@ -51,13 +51,13 @@ def pack_layer(
 def pack_into(
     descriptor: int, source: str, names: Sequence[str] = (), *, keep_owner: bool = True, plain: bool = False
 ) -> tuple[str, int]:
-    """Write the tar of a layer to where an open file stands; returns its sha256 and its size.
+    """Write the tar of a layer at the position of an open file; return its sha256 and its size.
 
-    With `names` only these entries of the top are packed, of a system that is not ours: what may not be read
-    stays behind, and what belongs to nobody belongs to root. Names that begin with `.wh.` stay behind too: in
-    such a tar they would delete. A `plain` one is for engines that write it out again: without holes, which
-    they do not find again, and with the top itself, which some close to others if it is not named. Raises
-    ValueError for more than `MOST_BYTES`.
+    With `names` only these top-level entries are packed, of a system that is not ours: unreadable files are
+    left out, and files without a known owner belong to root. Names that begin with `.wh.` are left out too:
+    in such a tar they would delete. A `plain` tar is for engines that write it out again: without holes,
+    which they do not find again, and with the top folder itself, which some engines close to other users if
+    it is not listed. Raises ValueError for more than `MOST_BYTES`.
     """
     tar = _Archive(descriptor, with_holes=not plain)
     if plain:
@@ -72,7 +72,7 @@ def pack_into(
 
 
 class _Archive:
-    """The file that is written, and the digest of what it holds so far."""
+    """The file being written, and the digest of its content so far."""
 
     def __init__(self, descriptor: int, *, with_holes: bool) -> None:
         self._descriptor = descriptor
@@ -126,7 +126,7 @@ class _Packing:
         return directories[::-1]
 
     def enter(self, name: str) -> bool:
-        """Write the directory itself, and go into it."""
+        """Write the directory itself, and enter it."""
         status = os.stat(name, dir_fd=self._place.fd, follow_symlinks=False)
         try:
             is_entered = self._place.down(name)
@@ -160,7 +160,7 @@ class _Packing:
                     raise
 
     def _link(self, name: str, status: os.stat_result) -> bool:
-        """A further name of a file that is in the archive; False if this is the first."""
+        """Write a further name of an archived file as a link; return False if this is its first name."""
         if status.st_nlink == 1:
             return False
         path = "/".join((*self._place.names, name))
@@ -232,7 +232,7 @@ def _has_holes(status: os.stat_result) -> bool:
 
 
 def _sparse(info: tarfile.TarInfo, ranges: list[tuple[int, int]]) -> bytes:
-    """Make the entry one with holes, and return the map that goes before its data; b"" if it is too large."""
+    """Make the entry a sparse one, and return the map that precedes its data; b"" if it is too large."""
     held = sum(end - start for start, end in ranges)
     numbers = [len(ranges), *(number for start, end in ranges for number in (start, end - start))]
     text = "".join(f"{number}\n" for number in numbers).encode()
@@ -253,7 +253,7 @@ def _sparse(info: tarfile.TarInfo, ranges: list[tuple[int, int]]) -> bytes:
 
 
 def _xattrs(fd: int) -> dict[str, str]:
-    """What a layer's tar carries of a file's attributes."""
+    """Return the attributes of a file that a layer's tar carries."""
     kept = {}
     for name in xattr_names(fd):
         if name == "security.capability" or (

@@ -1,9 +1,9 @@
-"""How much a changed path may do to what others run: the lightest are cut from a list of changes first."""
+"""Weights of changed paths by their effect on other programs: the lightest are cut from a list first."""
 
 import re
 
 PLAIN = 2
-"""Files that nobody reads or runs without being told to."""
+"""Files that are only read or run when a program is told to."""
 LIGHTEST = 3
 _SYSTEM = re.compile(r"/(bin|sbin|lib\w*|usr|etc)(/|$)")
 _READ_AT_START = re.compile(
@@ -17,25 +17,25 @@ _EXECUTABLE_OR_SET_ID = 0o6111
 
 
 def is_of_system(path: str) -> bool:
-    """Whether a path lies where a system keeps its programs, libraries and settings."""
+    """Tell whether a path is in a folder of a system's programs, libraries or settings."""
     return _SYSTEM.match(path) is not None
 
 
 def is_program(path: str) -> bool:
-    """Whether a path is one by which a system finds its programs."""
+    """Tell whether a path is in a folder where a system looks for programs."""
     return _PROGRAM.fullmatch(path) is not None
 
 
 def holds_programs(path: str) -> bool:
-    """Whether a path is a folder of a system's programs, or one of those with what they need to run."""
+    """Tell whether a path is a folder of a system's programs, or of files that they need to run."""
     return _PROGRAM_FOLDER.fullmatch(path) is not None
 
 
 def weight(path: str, kind: str, type: str, mode: int) -> int:
-    """0 for files of the system, 1 for programs, libraries and settings elsewhere, then the rest.
+    """Return 0 for files of the system, 1 for programs, libraries and settings elsewhere, then the rest.
 
-    Folders and what was deleted come last, but for what programs need, which somebody may have counted on:
-    nobody can open what is not there, and what lies in a folder is listed itself.
+    Folders and deletions come last, but for files that programs need, which some program may have relied on:
+    a missing file cannot be opened, and the content of a folder is listed itself.
     """
     if (kind == "deleted" or type == "folder") and not (is_program(path) or holds_programs(path)):
         return LIGHTEST

@@ -1,6 +1,6 @@
 """Reports in JSON with a long list, one item to a line: a reader never parses more than a line at once.
 
-Names of files are in them, which an agent chose: one parse of all of them would hold all else up.
+They hold names of files, which an agent chose: parsing all of them at once would block the server.
 """
 
 import json
@@ -20,7 +20,7 @@ def write(file: TextIO, facts: dict[str, Any], name: str, items: Iterable[Any]) 
 
 
 def read(lines: Iterator[str]) -> tuple[dict[str, Any], list[Any]]:
-    """The facts and the list of what was written; raises ValueError for what is cut."""
+    """Return the facts and the list of a report; raise ValueError if it is cut off."""
     facts: dict[str, Any] = json.loads(next(lines, "").removesuffix(_BEGIN) + "[]}")
     items: list[Any] = []
     for line in lines:

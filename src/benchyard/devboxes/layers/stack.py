@@ -1,6 +1,6 @@
-"""What a stack of layers shows together, read as overlayfs would, without mounting anything.
+"""The combined view of a stack of layers, read as overlayfs would, without mounting anything.
 
-Every layer may hold anything at all: links, marks of deletion, trees of any depth. Nothing is followed.
+Every layer may hold anything at all: links, marks of deletion, trees of any depth. No link is followed.
 """
 
 import os
@@ -12,17 +12,17 @@ from typing import NamedTuple, Self
 from benchyard.devboxes.layers.trees import TreeCursor, is_opaque, is_whiteout
 
 _HELD_DESCRIPTORS = 4
-"""Per layer: there may be hundreds."""
+"""Descriptors per layer: there may be hundreds of layers."""
 _MOST_LINKS = 40
 
 
 class StackEntry(NamedTuple):
-    """One entry, and the directory of the topmost layer that has it."""
+    """An entry, and the directory of the topmost layer that has it."""
 
     parent: int
     status: os.stat_result
     is_layers: bool
-    """Whether it is a layer's, and never changes; else it is this machine's own."""
+    """True for an entry of a layer, which never changes; False for one of this machine's own."""
 
 
 class LayerStack:
@@ -41,7 +41,7 @@ class LayerStack:
             raise
         self._levels: list[list[TreeCursor]] = [self._uncovered(self._places)]
         self._begun: list[TreeCursor | None] = [None]
-        """Of each level, the machine's own directory that begins there."""
+        """The machine's own directory that begins at each level, if any."""
 
     def __enter__(self) -> Self:
         return self
@@ -58,7 +58,7 @@ class LayerStack:
 
     @staticmethod
     def _uncovered(places: Sequence[TreeCursor]) -> list[TreeCursor]:
-        """Those that show anything: below one that is opaque, nobody does."""
+        """Return the places that show anything: an opaque place hides all below it."""
         shown = []
         for place in places:
             shown.append(place)
@@ -67,7 +67,7 @@ class LayerStack:
         return shown
 
     def look(self, name: str) -> StackEntry | None:
-        """What has this name here; None if nothing has, or it was deleted."""
+        """Return the entry of this name here; None if there is none, or it was deleted."""
         for place in self._levels[-1]:
             status = status_of(name, place.fd)
             if status is not None:
@@ -77,7 +77,7 @@ class LayerStack:
         return StackEntry(own.fd, os.fstat(own.fd), is_layers=False) if own else None
 
     def names(self) -> list[str]:
-        """The names of everything here."""
+        """Return the names of all entries here."""
         found: dict[str, None] = {}
         for place in self._levels[-1]:
             found.update(dict.fromkeys(os.listdir(place.fd)))
@@ -86,7 +86,7 @@ class LayerStack:
         return [name for name in found if self.look(name) is not None]
 
     def down(self, name: str) -> bool:
-        """Enter a directory of this view; False (and no move) if there is none of that name."""
+        """Enter a directory of this view; return False (and do not move) if there is none of that name."""
         found: list[TreeCursor] = []
         covered = False
         for place in self._levels[-1]:
@@ -110,7 +110,7 @@ class LayerStack:
         return True
 
     def up(self) -> None:
-        """Go back to where `down` was called."""
+        """Go back to the place where `down` was called."""
         begun = self._begun.pop()
         for place in self._levels.pop():
             if place is not begun:
@@ -118,11 +118,11 @@ class LayerStack:
 
     @property
     def fd(self) -> int:
-        """The topmost layer's directory of this place, whose attributes it has."""
+        """Descriptor of the topmost layer's directory of this place, whose attributes the place has."""
         return self._levels[-1][0].fd
 
     def descend(self, names: Sequence[str]) -> int:
-        """Go down as far as there are directories of these names; how far that is."""
+        """Go down as far as there are directories of these names; return the number of levels."""
         for depth, name in enumerate(names):
             found = self.look(name)
             if found is None or not stat.S_ISDIR(found.status.st_mode) or not self.down(name):
@@ -131,12 +131,12 @@ class LayerStack:
 
     @property
     def depth(self) -> int:
-        """How far below the top this is."""
+        """Levels of this place below the top."""
         return len(self._levels) - 1
 
 
 def status_of(name: str, parent: int) -> os.stat_result | None:
-    """What has this name in a directory; None if nothing has."""
+    """Return the status of this name in a directory; None if it does not exist."""
     try:
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
@@ -154,12 +154,12 @@ def _enter(place: TreeCursor, name: str) -> bool:
     try:
         return place.down(name)
     except PermissionError:
-        # Of the machine's own: what this user cannot look into, no devbox of its could change.
+        # This machine's own: a directory closed to this user cannot be changed by its devboxes.
         return False
 
 
 def real_path(stack: LayerStack, path: str) -> str:
-    """Where a path leads in a system, as far as its own links tell."""
+    """Return the target of a path in a system, as far as its own links tell."""
     left = [part for part in path.split("/") if part not in ("", ".")]
     here: list[str] = []
     links = 0
@@ -179,7 +179,7 @@ def real_path(stack: LayerStack, path: str) -> str:
 
 
 def _link(stack: LayerStack, folder: Sequence[str], name: str) -> str | None:
-    """Where the link of this name leads; None if it is none."""
+    """Return the target of the link of this name; None if it is not a link."""
     try:
         found = stack.look(name) if stack.descend(folder) == len(folder) else None
         is_link = found is not None and stat.S_ISLNK(found.status.st_mode)

@@ -15,13 +15,13 @@ class WorkStopped(Exception):
 
 
 class StopFlag:
-    """Stops one piece of work once it is raised."""
+    """A flag that, once raised, stops one piece of work."""
 
     def __init__(self) -> None:
         self.is_raised = False
 
     def stop(self) -> None:
-        """Have the work end as soon as it looks."""
+        """Have the work end at its next check."""
         self.is_raised = True
 
     def __enter__(self) -> None:
@@ -35,14 +35,14 @@ _flags: dict[int, StopFlag] = {}
 
 
 def check_stop() -> None:
-    """Raise WorkStopped if the work of this thread is to be stopped; called between any two pieces of it."""
+    """Raise WorkStopped if the work of this thread is to stop; called between any two steps of it."""
     flag = _flags.get(get_ident())
     if flag is not None and flag.is_raised:
         raise WorkStopped
 
 
 DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""How a directory is opened so that a link is never taken for one."""
+"""Flags for opening a directory that refuse a link."""
 
 _HELD_DESCRIPTORS = 100
 
@@ -50,7 +50,7 @@ _HELD_DESCRIPTORS = 100
 def walk_tree(
     visit: Callable[[], list[str]], enter: Callable[[str], bool], leave: Callable[[str], None]
 ) -> None:
-    """Walk depth first: `visit` names the subdirectories of the place, `leave` follows each one entered."""
+    """Walk depth first: `visit` returns the subdirectories of the place, `leave` follows each one entered."""
     pending = [visit()]
     while pending:
         check_stop()
@@ -66,7 +66,7 @@ def walk_tree(
 
 
 class TreeCursor:
-    """A directory inside a tree and the way back up, with few descriptors however deep it is."""
+    """A directory inside a tree and the way back up, with few descriptors at any depth."""
 
     def __init__(self, path: str, *, unlock: bool = False, held: int = _HELD_DESCRIPTORS) -> None:
         self.names: list[str] = []
@@ -88,7 +88,7 @@ class TreeCursor:
                 os.close(above)
 
     def down(self, name: str) -> bool:
-        """Enter a subdirectory; False (and no move) when another filesystem is mounted there."""
+        """Enter a subdirectory; return False (and do not move) if another filesystem is mounted there."""
         fd = self._open(name, self.fd)
         if os.fstat(fd).st_dev != self._device:
             os.close(fd)
@@ -143,9 +143,9 @@ def _identity(fd: int) -> tuple[int, int]:
 
 
 OPAQUE = "user.overlay.opaque"
-"""Hides what lower layers have in a directory; the overlay is always mounted with `userxattr`."""
+"""Attribute that hides the lower layers' content of a directory; overlays are mounted with `userxattr`."""
 _ENGINES_OPAQUE = "trusted.overlay.opaque"
-"""The same on the disks that a container engine keeps."""
+"""The same attribute on the disks of a container engine."""
 
 _NICE = 10
 _PIECE_BYTES = 256 * 1024**2
@@ -157,7 +157,7 @@ _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
 def remove_tree(path: str) -> None:
-    """Remove whatever is at `path`, if anything; directories closed to their owner are opened first."""
+    """Remove the file or tree at `path`, if any; directories closed to their owner are opened first."""
     try:
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             os.unlink(path)
@@ -180,7 +180,7 @@ def remove_tree(path: str) -> None:
 
 
 def _remove_files(place: TreeCursor) -> list[str]:
-    """Remove all but directories, whose names come back."""
+    """Remove all but directories, whose names are returned."""
     directories = []
     with os.scandir(place.fd) as entries:
         for entry in entries:
@@ -193,15 +193,15 @@ def _remove_files(place: TreeCursor) -> list[str]:
 
 
 def remove_tree_slowly(path: str) -> None:
-    """Remove a tree whenever nobody else needs the processor: for a process that does nothing else."""
+    """Remove a tree while the processor is idle: for a process that has no other work."""
     os.nice(_NICE)
     remove_tree(path)
 
 
 def tree_usage(path: str, most: int | None = None) -> tuple[int, int]:
-    """Bytes on disk (hard links once) and number of entries below `path`; the tree may change meanwhile.
+    """Return bytes on disk (hard links once) and number of entries below `path`, which may change meanwhile.
 
-    Where it is more than `most` bytes, it is not told how much more.
+    Counting stops beyond `most` bytes.
     """
     with TreeCursor(path) as place:
         count = _Count(place, most)
@@ -210,7 +210,7 @@ def tree_usage(path: str, most: int | None = None) -> tuple[int, int]:
 
 
 class _Count:
-    """What a walk has seen so far."""
+    """The sums of a walk so far."""
 
     def __init__(self, place: TreeCursor, most: int | None) -> None:
         self.bytes = 0
@@ -271,11 +271,11 @@ def sync_tree(path: str) -> None:
 def copy_tree(source: str, target: str, *, keep_owner: bool = True, link: bool = False) -> None:
     """Copy a tree to `target`, which must not exist, with everything that makes it the same layer.
 
-    With `link` files are further names of the source's own, where the filesystem allows it.
+    With `link`, files are further names of the source's own, where the filesystem allows it.
 
     The top folder itself keeps the caller as owner and stays open to it, so that it can be moved about. Marks
     of `trusted.overlay` become those of `user.overlay`. Sockets, device nodes other than whiteouts, and
-    extended attributes that the caller may not write stay behind.
+    extended attributes that the caller may not write are left out.
     """
     with TreeCursor(source) as from_place:
         os.mkdir(target, 0o700)
@@ -287,7 +287,7 @@ def copy_tree(source: str, target: str, *, keep_owner: bool = True, link: bool =
 
 
 class Copy:
-    """Two places that move through source and target together."""
+    """A pair of places that move through source and target together."""
 
     def __init__(self, source: TreeCursor, target: TreeCursor, top: str, *, keep_owner: bool) -> None:
         self._source = source
@@ -323,12 +323,12 @@ class Copy:
         self._target.up()
 
     def finish(self) -> None:
-        """Give the top folder what it may have of the source's."""
+        """Give the top folder the attributes of the source's that it may have."""
         copy_attributes(self._source.fd, self._target.fd, os.fstat(self._source.fd), keep_owner=False)
         os.fchmod(self._target.fd, stat.S_IMODE(os.fstat(self._target.fd).st_mode) | 0o700)
 
     def copy_entry(self, name: str, status: os.stat_result) -> None:
-        """Copy what is no directory; a further name of a file that was copied becomes a link to the copy."""
+        """Copy an entry that is not a directory; further names of a copied file become links to the copy."""
         check_stop()
         if status.st_nlink > 1 and self._link(name, status):
             return
@@ -346,7 +346,7 @@ class Copy:
             make_whiteout(name, self._target.fd)
 
     def _link(self, name: str, status: os.stat_result) -> bool:
-        """Link to the copy already made of the same file; False if this is the first name of it."""
+        """Link to the existing copy of the same file; return False if this is the first name of it."""
         identity = (status.st_dev, status.st_ino)
         first = self._linked.get(identity)
         if first is not None:
@@ -360,7 +360,7 @@ class Copy:
         return False
 
     def _share(self, name: str) -> bool:
-        """Make the target another name of the source's file; False where that cannot be."""
+        """Make the target another name of the source's file; return False if that is not possible."""
         try:
             source, target = self._source.fd, self._target.fd
             os.link(name, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
@@ -391,18 +391,18 @@ class Copy:
 
 
 def create_file(name: str, parent: int | None) -> int:
-    """Make a file that was not there, closed to others until its attributes are set."""
+    """Make a new file, closed to others until its attributes are set."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(name, flags, 0o600, dir_fd=parent)
 
 
 def is_whiteout(status: os.stat_result) -> bool:
-    """Whether it is overlayfs's mark of a deleted name."""
+    """Tell whether an entry is overlayfs's mark of a deleted name."""
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
 def is_opaque(directory: int) -> bool:
-    """Whether a directory hides what lower layers have in it."""
+    """Tell whether a directory hides the lower layers' content."""
     return any(_mark(directory, name) == b"y" for name in (OPAQUE, _ENGINES_OPAQUE))
 
 
@@ -425,7 +425,7 @@ def make_whiteout(name: str, parent: int) -> None:
 
 
 def copy_attributes(source: int, target: int, status: os.stat_result, *, keep_owner: bool) -> None:
-    """Owner, extended attributes, mode and times, in the order in which they do not undo each other."""
+    """Copy owner, extended attributes, mode and times, in an order in which they do not undo each other."""
     if keep_owner:
         os.fchown(target, status.st_uid, status.st_gid)
     copy_xattrs(source, target)
@@ -434,13 +434,13 @@ def copy_attributes(source: int, target: int, status: os.stat_result, *, keep_ow
 
 
 def copy_xattrs(source: int, target: int) -> None:
-    """Extended attributes, as far as the caller may write them."""
+    """Copy extended attributes, as far as the caller may write them."""
     for name in xattr_names(source):
         set_xattr(target, name, os.getxattr(source, name))
 
 
 def xattr_names(fd: int) -> list[str]:
-    """The names of a file's extended attributes; none where the filesystem has no such thing."""
+    """Return the names of a file's extended attributes; none if the filesystem does not support them."""
     try:
         return os.listxattr(fd)
     except OSError as error:
@@ -450,7 +450,7 @@ def xattr_names(fd: int) -> list[str]:
 
 
 def set_xattr(fd: int, name: str, value: bytes) -> None:
-    """Set an attribute that belongs to a layer, where the caller may; overlay marks must succeed."""
+    """Set an attribute that belongs to a layer, if the caller may; overlay marks must succeed."""
     if name.startswith("security.") and name != "security.capability":
         return
     if name.startswith("trusted.overlay."):
@@ -463,7 +463,7 @@ def set_xattr(fd: int, name: str, value: bytes) -> None:
 
 
 def copy_content(source: int, target: int, status: os.stat_result) -> None:
-    """What a file holds, holes as holes."""
+    """Copy the content of a file, holes as holes."""
     size = status.st_size
     if status.st_blocks * 512 >= size:
         _copy_range(source, target, 0, size)
@@ -474,7 +474,7 @@ def copy_content(source: int, target: int, status: os.stat_result) -> None:
 
 
 def data_ranges(fd: int, size: int) -> Iterator[tuple[int, int]]:
-    """Where a file has data, from and to; between them are holes."""
+    """Yield start and end of each range of data in a file; between them are holes."""
     offset = 0
     while offset < size:
         try:

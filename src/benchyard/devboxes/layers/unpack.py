@@ -1,4 +1,4 @@
-"""Unpack the tar of one layer: OCI whiteouts become overlay marks, and nothing lands outside the target."""
+"""Unpacking of one layer's tar: OCI whiteouts become overlay marks, and no file lands outside the target."""
 
 import bz2
 import errno
@@ -37,24 +37,24 @@ _BROKEN = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, RecursionErro
 
 @dataclass(frozen=True)
 class ArchiveLimits:
-    """How much one archive may hold before it is refused."""
+    """Most content of one archive; more is refused."""
 
     entries: int = 2_000_000
     bytes: int = 64 * 1024**3
-    """Of all files together, and of the unpacked stream."""
+    """Most bytes of all files together, and of the unpacked stream."""
     path_bytes: int = 4096
 
 
 @dataclass(frozen=True)
 class ArchiveMember:
-    """One entry of an archive, and a reader of its content."""
+    """An entry of an archive, and a reader of its content."""
 
     info: tarfile.TarInfo
     chunks: Iterator[bytes]
 
 
 def archive_members(archive: str, limits: ArchiveLimits) -> Iterator[ArchiveMember]:
-    """The entries of a tar in order; each one's chunks are to be read before the next. Raises ValueError."""
+    """Yield the entries of a tar in order; read each one's chunks before the next. Raises ValueError."""
     with _opened(archive) as raw:
         stream = _Forward(raw, limits.bytes)
         stream.budget = _HEADER_BYTES
@@ -68,7 +68,7 @@ def archive_members(archive: str, limits: ArchiveLimits) -> Iterator[ArchiveMemb
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Signs of a broken archive become ValueError; decompressors raise OSError without a number."""
+    """Turn signs of a broken archive into ValueError; decompressors raise OSError without a number."""
     try:
         yield
     except _BROKEN as error:
@@ -116,7 +116,7 @@ def _chunks(tar: tarfile.TarFile, info: tarfile.TarInfo) -> Iterator[bytes]:
 
 
 class _Forward(io.RawIOBase):
-    """What tarfile reads from: goes forward only, and never hands out more than its budget and limit."""
+    """The stream that tarfile reads: forward only, and never beyond its budget and limit."""
 
     def __init__(self, raw: IO[bytes], limit: int) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class _Forward(io.RawIOBase):
         return self._position
 
     def drain(self, most: int) -> None:
-        """Read what follows the end mark, so that checksums of the compression are checked."""
+        """Read the data behind the end mark, so that checksums of the compression are verified."""
         while most > 0 and (chunk := self._raw.read(min(_CHUNK, most))):
             most -= len(chunk)
 
@@ -226,11 +226,11 @@ def unpack_layer(
 ) -> None:
     """Unpack a tar (plain, gzip, xz, bzip2, zstd where installed) into the existing folder `target`.
 
-    With `plain` it is no layer: names mean nothing, and only files, folders and links are made, without
-    attributes and with modes of 0755 and 0644.
+    With `plain` it is not a layer: names have no special meaning, and only files, folders and links are made,
+    without attributes and with modes of 0755 and 0644.
 
-    Raises ValueError for what is not a tar, is too big, or would leave the target. The target folder itself
-    keeps its owner and mode.
+    Raises ValueError for a file that is not a tar, is too big, or would leave the target. The target folder
+    itself keeps its owner and mode.
     """
     limits = limits or ArchiveLimits()
     layer = _Layer(target, keep_owner=keep_owner, plain=plain)
@@ -243,7 +243,7 @@ def unpack_layer(
 
 
 def _parts(name: str, limits: ArchiveLimits) -> tuple[str, ...]:
-    """A member's path as components below the target."""
+    """Return a member's path as components below the target."""
     if len(os.fsencode(name)) > limits.path_bytes:
         raise ValueError(f"a path of the archive is longer than {limits.path_bytes} bytes")
     if "\0" in name:
@@ -256,7 +256,7 @@ def _parts(name: str, limits: ArchiveLimits) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Attributes:
-    """What a member says about itself, checked."""
+    """The checked attributes of a member."""
 
     uid: int
     gid: int
@@ -283,7 +283,7 @@ def _mtime_ns(info: tarfile.TarInfo) -> int:
 
 
 class _Layer:
-    """The folder that is being filled; remembers the directory it was last in."""
+    """The folder being filled; remembers the directory of the last entry."""
 
     def __init__(self, target: str, *, keep_owner: bool, plain: bool) -> None:
         self._target = target
@@ -298,7 +298,7 @@ class _Layer:
         os.close(self._top)
 
     def add(self, member: ArchiveMember, parts: tuple[str, ...]) -> None:
-        """Make one member; kinds that have no place in a layer are left out."""
+        """Make one member; kinds that a layer cannot hold are left out."""
         info = _plain(member.info) if self._plain else member.info
         if not parts:
             if not info.isdir():
@@ -327,7 +327,7 @@ class _Layer:
             self._hide(parts, parent)
 
     def finish(self) -> None:
-        """Give directories their attributes, now that nothing is made in them any more."""
+        """Give directories their attributes, once all entries are made."""
         for parts, attributes in sorted(self._directories.items(), reverse=True):
             fd = self._find(parts)
             if fd is None:
@@ -338,7 +338,7 @@ class _Layer:
                 os.close(fd)
 
     def _enter(self, parts: tuple[str, ...]) -> int:
-        """Open the directory of these components, making those that are missing; kept open until the next."""
+        """Open the directory of these components, making missing ones; it stays open until the next call."""
         if parts == self._parent[0]:
             return self._parent[1]
         fd = os.dup(self._top)
@@ -380,7 +380,7 @@ class _Layer:
         return fd
 
     def _find(self, parts: tuple[str, ...]) -> int | None:
-        """Open a directory that is there; None if it is not, or not any more."""
+        """Open an existing directory; None if it does not exist, or not any more."""
         fd = os.dup(self._top)
         for name in parts:
             try:
@@ -395,7 +395,7 @@ class _Layer:
         return fd
 
     def _clear(self, parts: tuple[str, ...], parent: int) -> None:
-        """Take away what an earlier member of the same name left."""
+        """Remove the entry of an earlier member of the same name."""
         status = _status(parts[-1], parent)
         if status is None:
             return
@@ -415,7 +415,7 @@ class _Layer:
             self._hide((*parts[:-1], name), parent)
 
     def _hide(self, parts: tuple[str, ...], parent: int) -> None:
-        """Hide what lower layers have of this name; what this layer itself has stays."""
+        """Hide the lower layers' entry of this name; this layer's own stays."""
         status = _status(parts[-1], parent)
         if status is None:
             make_whiteout(parts[-1], parent)
@@ -497,7 +497,7 @@ class _Layer:
 
 
 def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Change a member to one that all may read, and that carries nothing else."""
+    """Change a member to one that is readable for all, without other attributes."""
     info.mode = 0o755 if info.isdir() or info.mode & 0o111 else 0o644
     info.pax_headers = {key: text for key, text in info.pax_headers.items() if not key.startswith(_XATTR)}
     return info
@@ -538,7 +538,7 @@ def _write(fd: int, member: ArchiveMember) -> None:
 
 
 def _xattrs(info: tarfile.TarInfo) -> Iterator[tuple[str, bytes]]:
-    """The attributes a layer may carry; of overlay marks only the opaque one, whatever its prefix."""
+    """Yield the attributes a layer may carry; of overlay marks only the opaque one, with any prefix."""
     for key, text in info.pax_headers.items():
         if not key.startswith(_XATTR):
             continue

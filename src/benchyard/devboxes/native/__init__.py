@@ -1,1 +1,1 @@
-"""Devboxes by the kernel's own means: the driver `native`, and what is only its own."""
+"""Devboxes made with the kernel's own features: the driver `native` and its own parts."""

@@ -1,4 +1,4 @@
-"""Devboxes by the kernel's own means: namespaces, overlayfs, cgroups and seccomp, with nothing to install.
+"""Devboxes of the kernel's own features: namespaces, overlayfs, cgroups and seccomp, with nothing to install.
 
 A zygote forks each devbox; the devbox's first process stays inside as its exec agent and outlives the
 server. Modes, tried in this order unless one is asked for with the option `mode`:
@@ -8,7 +8,7 @@ server. Modes, tried in this order unless one is asked for with the option `mode
     rootless-range    an ordinary user with a range of ids from /etc/subuid
     rootless-single   an ordinary user with no id but its own: one user inside
 
-The option `lease` is the number of seconds after which a devbox ends whose server does not come back.
+The option `lease` is the number of seconds after which a devbox ends if its server does not come back.
 """
 
 import asyncio
@@ -64,11 +64,11 @@ _REMEDIES = {
 }
 _STARTED = frozenset({"pid", "ready"})
 _MEANS = {"asks": Capability.REFUSE_TRACING, "marks": Capability.OUT_OF_REACH}
-"""By which means a first process says that it refuses tracing."""
+"""Means of refusing tracing, as a first process reports them."""
 
 
 class NativeDriver(FirstProcessDriver):
-    """The embedded default."""
+    """The embedded default driver: devboxes of namespaces, overlayfs, cgroups and seccomp."""
 
     trees: RootTrees | MappedTrees
 
@@ -83,13 +83,13 @@ class NativeDriver(FirstProcessDriver):
         self._cgroups = cgroups.Cgroups([], "")
         self._means: set[Capability] = set()
         self._letting_go: set[asyncio.Task[None]] = set()
-        """Of the mounts of devboxes that have ended."""
+        """Tasks that release the mounts of ended devboxes."""
         self.mode = ""
         self.failed: dict[str, StartFailed] = {}
 
     @staticmethod
     def modes() -> list[str]:
-        """The modes this user can hope for, best first."""
+        """Return the modes that may work for this user, best first."""
         if os.getuid() == 0:
             return [ids.ROOT_IDMAP, ids.ROOT]
         return [ids.ROOTLESS_RANGE, ids.ROOTLESS_SINGLE]
@@ -126,7 +126,7 @@ class NativeDriver(FirstProcessDriver):
         self.capabilities = frozenset(found)
 
     async def _sweep(self) -> None:
-        """Clear away what an earlier server left of devboxes that do not run."""
+        """Clear the remains of devboxes of an earlier server that do not run."""
         for devbox_id, folder in self._roll.dead().items():
             await self._clear(devbox_id, folder)
         await asyncio.to_thread(self._cgroups.remove_empty)
@@ -149,7 +149,7 @@ class NativeDriver(FirstProcessDriver):
         self.mode = mode
         folder = self._folder / "probe"
         layer = folder / "layer"
-        # A server that was killed in this very moment may have left one that runs.
+        # A server that was killed at this very moment may have left a running devbox.
         await asyncio.to_thread(devbox_index.clear_traces, folder)
         await asyncio.to_thread(self._cgroups.remove, "probe")
         shutil.rmtree(folder, ignore_errors=True)
@@ -171,7 +171,7 @@ class NativeDriver(FirstProcessDriver):
         await self._let_go()
         await asyncio.gather(*self._letting_go)
         await asyncio.to_thread(self._cgroups.remove_empty)
-        # In this order, so that the warden which the zygote leaves behind finds no server.
+        # In this order, so that the warden left behind by the zygote finds no server.
         self._roll.close()
         self._zygote.close()
 
@@ -214,7 +214,7 @@ class NativeDriver(FirstProcessDriver):
                 self._slots.discard(slot)
 
     async def _make_ready(self, spec: DevboxSpec) -> tuple[list[str], Path | None]:
-        """Everything a start needs outside; its control groups, and the one of them that can be frozen."""
+        """Prepare a start; return the control groups, and the one that can be frozen, if any."""
         mounts.check_mounts(spec.mounts)
         if (spec.folder / "work").exists():
             await self._trees(self.mode).remove(spec.folder / "work")
@@ -224,7 +224,7 @@ class NativeDriver(FirstProcessDriver):
         return groups, self._cgroups.add_inner(spec.id)
 
     async def _clear(self, devbox_id: str, folder: Path) -> None:
-        """Clear away what is left of a devbox that does not run."""
+        """Clear the remains of a devbox that does not run."""
         await asyncio.to_thread(devbox_index.clear_traces, folder)
         await asyncio.to_thread(self._cgroups.remove, devbox_id)
         await self._trees(self.mode).remove(folder / "work")
@@ -277,7 +277,7 @@ class NativeDriver(FirstProcessDriver):
                 spec, held, pidfd, 0.0 if has_commands else running_devbox.greeting_delay(len(self._running))
             )
         except OSError:
-            # It lives but does not listen: not one of ours to use any more.
+            # The process lives but does not listen: it cannot be used any more.
             await asyncio.to_thread(lease.end_devbox, pidfd, held.groups)
             os.close(pidfd)
             await self._clear(spec.id, spec.folder)
@@ -299,11 +299,11 @@ class NativeDriver(FirstProcessDriver):
         mounts = devbox.mounts()
         devbox.kill()
         if self._can_freeze():
-            # Whatever is noted: what stands still never dies.
+            # Thaw whatever is noted: a frozen process never dies.
             self._cgroups.release(devbox.spec.id)
         await devbox.ended.wait()
         if mounts is not None:
-            # Nobody is in them any more, and they take the longer to go the more was written through them.
+            # They are empty now, and take longer to go the more was written through them.
             self._letting_go.add(
                 task := asyncio.create_task(asyncio.to_thread(running_devbox.release_mounts, mounts))
             )
@@ -322,7 +322,7 @@ class NativeDriver(FirstProcessDriver):
         self._slots.discard(devbox.held.slot)
 
     def _devbox_ended(self, devbox: running_devbox.RunningDevbox) -> None:
-        """The first process is gone; if nobody asked for it, say why and clear up."""
+        """Handle the end of the first process; if it was not requested, report the reason and clear up."""
         if self._running.get(devbox.spec.id) is not devbox:
             return
         del self._running[devbox.spec.id]

@@ -22,7 +22,7 @@ _CAN_BE_STOPPED = ("unpack", "copy", "remove", "remove_slowly")
 
 
 class MappedTrees(Trees):
-    """Every verb is one forked child that enters the mode's user namespace first."""
+    """Trees of a mode: each operation runs in a forked child that first enters the mode's user namespace."""
 
     def __init__(self, zygote: ZygoteProcess, mode: str) -> None:
         self._zygote = zygote
@@ -30,7 +30,7 @@ class MappedTrees(Trees):
         self._has_ids = mode != ids.ROOTLESS_SINGLE
 
     async def watch(self, root: int, watcher: int, sheet: int) -> None:
-        """Add watches to files, by the rights of the mode's root."""
+        """Add watches to files, with the rights of the mode's root."""
         await self._call("watch", descriptors=[root, watcher, sheet])
 
     async def _call(self, name: str, *arguments: Any, descriptors: Sequence[int] = (), **options: Any) -> Any:
@@ -61,7 +61,7 @@ class MappedTrees(Trees):
         await self._call("remove", str(path))
 
     async def remove_slowly(self, path: Path) -> None:
-        """Remove a tree whenever nobody else needs the processor."""
+        """Remove a tree while the processor is idle."""
         await self._call("remove_slowly", str(path))
 
     async def usage(self, path: Path, most: int | None = None) -> tuple[int, int]:
@@ -118,26 +118,26 @@ T = TypeVar("T")
 
 _MOMENT_SECONDS = 0.02
 _MOST_REMEMBERED = 1000
-"""Large trees; they are forgotten when they are removed, or when as many others have come."""
+"""Large trees to remember; they are forgotten when removed, or when as many others have come."""
 _LONG_SHEET_BYTES = 32 * 1024
-"""Of a list of paths: some hundreds of them."""
+"""Bytes of a long list of paths: some hundreds of them."""
 
 
 class RootTrees(LocalTrees):
-    """Walks that read or remove can be begun anew at any time; all else is done in threads."""
+    """Trees of root: walks that read or remove may move to a process apart; all else is done in threads."""
 
     def __init__(self, zygote: ZygoteProcess, moment: float = _MOMENT_SECONDS) -> None:
         super().__init__()
-        # In this mode a child stays who it is.
+        # In this mode a child keeps its user.
         self._apart = MappedTrees(zygote, ids.ROOT)
         self._moment = moment
         self._large: dict[tuple[int, int], None] = {}
-        """Trees that took longer than a moment, by what stays when a tree is moved: its inode."""
+        """Trees that took longer than a moment, by their inode, which survives a move."""
 
     async def _walk(
         self, tree: Path, here: Callable[..., T], apart: Callable[[], Awaitable[T]], *args: object
     ) -> T:
-        """Walk through a tree in a thread for a moment, or else apart."""
+        """Walk through a tree in a thread for a moment, then in a process apart."""
         known = _identity(tree)
         if known is None or known not in self._large:
             try:

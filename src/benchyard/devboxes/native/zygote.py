@@ -1,4 +1,4 @@
-"""The server's side of the zygote: starts it, asks it, and starts it again when it was killed."""
+"""The server's side of the zygote: starts it, sends it requests, and restarts it when it was killed."""
 
 import asyncio
 import os
@@ -46,18 +46,18 @@ _REMEDIES = {
 
 @dataclass
 class ZygoteReply:
-    """What the zygote and its child said to one request."""
+    """The answers of the zygote and its child to one request."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     descriptors: list[int] = field(default_factory=list)
 
     def find(self, key: str) -> Any:
-        """The value of a key in whichever message had it."""
+        """Return the value of a key from the message that has it."""
         return next((message[key] for message in self.messages if key in message), None)
 
 
 class ZygoteProcess:
-    """A running zygote, replaced when it is gone, or when somebody stopped it."""
+    """A running zygote, replaced when it is gone or was stopped by a signal."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -85,16 +85,16 @@ class ZygoteProcess:
         return mine
 
     def begin(self) -> None:
-        """Start it before it is asked anything, for the warden that waits beside it."""
+        """Start it before the first request, for the warden that waits beside it."""
         self._ensure()
 
     async def ask(
         self, message: dict[str, Any], descriptors: list[int], until: frozenset[str]
     ) -> ZygoteReply:
-        """Send a request and collect its answer until all keys of `until`, an error, or the end was heard."""
+        """Send a request and collect its answer until all keys of `until`, an error, or the end arrived."""
         answer = await self._ask(message, descriptors, until)
         if not answer.messages:
-            # The zygote was killed with the request in hand, and with it everybody who could have answered.
+            # The zygote was killed with the request in hand, and with it every process that could answer.
             answer = await self._ask(message, descriptors, until)
         return answer
 
@@ -127,7 +127,7 @@ class ZygoteProcess:
             try:
                 return wire.send(self._ensure(), message, descriptors)
             except BlockingIOError:
-                # It has more before it than fits: a server that waits here would be deaf to all.
+                # Its queue is full: a server that waited here could not serve anything else.
                 self._end_if_stopped()
                 await asyncio.sleep(_FULL_SECONDS)
 
@@ -137,7 +137,7 @@ class ZygoteProcess:
             self._end_if_stopped()
 
     def _end_if_stopped(self) -> None:
-        """Kill one that was stopped: it would never answer, and who waits for it asks the next one."""
+        """Kill a zygote that was stopped: it would never answer; waiting requests go to the next one."""
         if self._process is not None and processes.is_stopped(self._process.pid):
             self._process.kill()
 
@@ -157,7 +157,7 @@ class ZygoteProcess:
 
 
 async def _stop(sock: socket.socket) -> None:
-    """End who was to answer, and wait until it has ended: nothing is cleared up under its feet."""
+    """End the child that was to answer, and wait for its end: its files must not be cleared under it."""
     sock.shutdown(socket.SHUT_WR)
     await asyncio.shield(_collect(sock, _NEVER))
 
@@ -191,7 +191,7 @@ async def _collect(sock: socket.socket, until: frozenset[str]) -> ZygoteReply:
 
 
 def failure(answer: ZygoteReply, what: str) -> DevboxError:
-    """The error an answer stands for, with the step that failed and what to do about it."""
+    """Return the error of an answer, with the failed step and its remedy."""
     name = answer.find("step") or "zygote"
     text = answer.find("error") or "the process that was to do it ended without a word"
     remedy = _REMEDIES.get(name, "see `benchyard doctor`")
@@ -199,6 +199,6 @@ def failure(answer: ZygoteReply, what: str) -> DevboxError:
 
 
 def close_all(descriptors: list[int]) -> None:
-    """Close descriptors that were received but are not wanted."""
+    """Close received descriptors that are not needed."""
     for descriptor in descriptors:
         os.close(descriptor)

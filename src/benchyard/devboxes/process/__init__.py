@@ -1,1 +1,1 @@
-"""Devboxes without walls: the driver `process`, and what is only its own."""
+"""Devboxes without walls: the driver `process` and its own parts."""

@@ -1,12 +1,12 @@
 """Devboxes without walls: a folder and a tree of processes, for machines where namespaces are forbidden.
 
-This driver isolates NOTHING beyond what Landlock gives: commands run as the server's own user, see its
+This driver isolates NOTHING beyond the limits of Landlock: commands run as the server's own user, see its
 processes and its network, and share its memory. Landlock, where the kernel has it, keeps them from changing
 files outside the devbox's folder (and /dev/shm) and from reading any but the system's. It must be asked for
 by name.
 
 The folder plays the root: `/home/user/x` of a file operation or working directory is `changes/home/user/x`,
-and HOME points there. What is not in the folder but belongs to the system is the machine's own.
+and HOME points there. Paths of the system that are not in the folder are the machine's own.
 """
 
 import asyncio
@@ -95,8 +95,8 @@ async def start_keeper(folder: Path, rules: dict[str, Any], group: Path | None) 
 
 
 def end_keeper(pid: int, pidfd: int) -> bool:
-    """Kill the keeper and everything below it (blocks); False if something would not die."""
-    # Stopped first, so that it starts nothing while its children are being killed.
+    """Kill the keeper and everything below it (blocks); return False if a process would not die."""
+    # Stopped first, so that it starts no process while its children are being killed.
     if not _send_signal(pidfd, signal.SIGSTOP):
         return True
     ended = _kill_descendants(pid)
@@ -107,7 +107,7 @@ def end_keeper(pid: int, pidfd: int) -> bool:
 
 
 def _kill_descendants(pid: int) -> bool:
-    """Kill everything below a process; False if that took too long. Two empty scans have to agree."""
+    """Kill everything below a process; return False if that took too long. Two empty scans have to agree."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     empty = 0
     while empty < 2:
@@ -127,7 +127,7 @@ def _send_signal(pidfd: int, number: int) -> bool:
 
 
 def kill_strays(mark: bytes) -> bool:
-    """Kill every process with `mark` in its environment (blocks): what is left to go by without a keeper."""
+    """Kill every process with `mark` in its environment (blocks): the only trace left without a keeper."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while strays := [pid for pid in processes.parents() if mark in _environment_of(pid)]:
         if time.monotonic() > deadline:
@@ -149,7 +149,7 @@ def _environment_of(pid: int) -> bytes:
 
 
 def keeper_commands(pid: int) -> list[int]:
-    """Every process of a devbox, without its keeper and the supervisors right below it."""
+    """Return every process of a devbox, without its keeper and the supervisors right below it."""
     above = processes.parents()
     return [found for found in processes.descendants(pid) if above.get(found) != pid]
 
@@ -161,14 +161,14 @@ _READABLE = (*_SYSTEM, "/proc", "/sys", "/run/systemd/resolve")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm")
 _CLOSED_IN_ETC = frozenset({"shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "ssl"})
 _END_SECONDS = 30.0
-"""How long a keeper may take to end what works against it, on a busy machine."""
+"""Seconds a keeper may take to end resisting processes, on a busy machine."""
 _MARK = ".whole-root"
-"""In the top of every disk this driver makes: the layer is complete, what lies below it is not looked at."""
+"""Name in the top of every disk of this driver: the layer is complete; layers below are not looked at."""
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}")
 
 
 class ProcessDriver(Driver):
-    """A folder and a tree of processes per devbox; isolates nothing beyond Landlock."""
+    """A driver with a folder and a tree of processes per devbox; isolates nothing beyond Landlock."""
 
     capabilities = frozenset(
         {
@@ -195,12 +195,12 @@ class ProcessDriver(Driver):
 
     @staticmethod
     def has_walls() -> bool:
-        """Whether Landlock can be used on this machine."""
+        """Tell whether Landlock can be used on this machine."""
         return landlock.version() > 0
 
     @classmethod
     def notice(cls) -> str:
-        """What everybody who uses this driver must know."""
+        """Return the warning that every user of this driver must know."""
         kept = (
             "Landlock keeps them to their folder and the system's files"
             if cls.has_walls()
@@ -263,7 +263,7 @@ class ProcessDriver(Driver):
             await asyncio.to_thread(self._cgroups.remove, spec.id)
             return False
         if await asyncio.to_thread(self._cgroups.is_frozen, spec.id):
-            # A server that was killed while it ended the devbox: it stands still, and would for ever.
+            # A server that was killed while it ended the devbox: its processes stay frozen.
             await asyncio.to_thread(self._cgroups.remove, spec.id)
             os.close(pidfd)
             return False
@@ -271,7 +271,7 @@ class ProcessDriver(Driver):
         try:
             running.open()
         except OSError:
-            # It lives but does not listen: not one of ours to use any more.
+            # The process lives but does not listen: it cannot be used any more.
             await asyncio.to_thread(self._end, _Devbox(running))
             os.close(pidfd)
             return False
@@ -308,13 +308,13 @@ class ProcessDriver(Driver):
             raise DevboxError(f"processes of devbox {devbox_id} cannot be killed; see `ps` for state D")
 
     def _end(self, devbox: "_Devbox") -> bool:
-        """Kill everything that belongs to a devbox (blocks); False if something would not die."""
+        """Kill everything that belongs to a devbox (blocks); return False if a process would not die."""
         spec = devbox.running.spec
         if not self._cgroups.capabilities and not devbox.running.ended.is_set():
-            # Its keeper can make all of it stand still; scans from outside miss what forks meanwhile.
+            # Its keeper can freeze all of it; scans from outside miss processes forked meanwhile.
             dismiss(spec.folder, _END_SECONDS)
         try:
-            # Everything at one moment, where it has a group.
+            # Kill all processes at one moment, if it has a group.
             self._cgroups.remove(spec.id)
         except OSError:
             return False
@@ -381,10 +381,10 @@ class ProcessDriver(Driver):
 
 
 class _FolderInside(FirstProcessInside):
-    """Of a devbox whose root is a folder."""
+    """The inside of a devbox whose root is a folder."""
 
     async def make_folders(self, devbox_id: str, folders: Sequence[NewFolder]) -> bool:
-        # Whoever would make them has the machine's root.
+        # The process that would make them has the machine's root.
         return False
 
     async def files(
@@ -397,7 +397,7 @@ class _FolderInside(FirstProcessInside):
 
 
 class _Devbox:
-    """A running devbox, and where its paths lie."""
+    """A running devbox, and the location of its paths."""
 
     def __init__(self, running: RunningDevbox) -> None:
         self.running = running
@@ -406,26 +406,26 @@ class _Devbox:
         self.root = str(self.changes)
 
     def processes(self) -> list[int]:
-        """The pids of all its commands and their descendants."""
+        """Return the pids of all its commands and their descendants."""
         return keeper_commands(self.running.held.pid)
 
     def end(self) -> bool:
-        """Kill everything that belongs to it (blocks); False if something would not die."""
+        """Kill everything that belongs to it (blocks); return False if a process would not die."""
         if not self.running.ended.is_set():
             return end_keeper(self.running.held.pid, self.running.pidfd)
         return kill_strays(f"TMPDIR={self.root}/".encode())
 
     def inner(self, path: str, user: str) -> str:
-        """The absolute path as seen from inside the folder."""
+        """Return the absolute path as seen from inside the folder."""
         if path == "~" or path.startswith("~/"):
             path = _home(user) + path[1:]
         elif not path.startswith("/"):
             path = f"{_home(user)}/{path}"
-        # A command sees the machine's own paths, and so may whoever asks for what it printed.
+        # A command sees the machine's own paths, so a caller may ask for a path that a command printed.
         return path[len(self.root) :] or "/" if f"{path}/".startswith(f"{self.root}/") else path
 
     def mapped(self, command: Command) -> Command:
-        """The command as the machine sees it: our own user, and paths inside the folder."""
+        """Return the command as the machine sees it: our own user, and paths inside the folder."""
         basic = {
             "HOME": self.root + _home(command.user),
             "USER": command.user,
@@ -488,7 +488,7 @@ async def _fill(trees: Trees, spec: DevboxSpec, target: Path) -> None:
         await trees.copy(layers[0], target)
         return
     target.mkdir()
-    # Of the machine's own system commands see the original; only homes are theirs.
+    # Commands see the originals of the machine's own system; only homes are copied.
     for home in ("home", "root"):
         for layer in layers:
             if (layer / home).is_dir():

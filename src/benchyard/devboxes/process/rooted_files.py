@@ -1,4 +1,4 @@
-"""Opening files below a folder as if it were the root: no link, however made, leads out of it."""
+"""Opening files below a folder as if it were the root: no link of any kind leads out of it."""
 
 import ctypes
 import errno

@@ -1,1 +1,1 @@
-"""The server's side of devboxes that are held by a first process of ours: parts of several drivers."""
+"""The server's side of devboxes that have a first process of ours: parts of several drivers."""

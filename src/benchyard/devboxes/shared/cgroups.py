@@ -1,4 +1,4 @@
-"""Limits by control groups: version 1, version 2, or both beside each other, where they are ours to use."""
+"""Limits by control groups: version 1, version 2, or both beside each other, if we may use them."""
 
 import contextlib
 import errno
@@ -26,7 +26,7 @@ _RESERVED_BYTES = 512 * 1024**2
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """One mounted cgroup tree, from the group this process is in downwards."""
+    """A mounted cgroup tree, from the group of this process downwards."""
 
     folder: Path
     version: int
@@ -34,7 +34,7 @@ class Hierarchy:
 
     @property
     def can_freeze(self) -> bool:
-        """Whether what is in its groups can be made to stand still."""
+        """Tell whether its groups can be frozen."""
         return self.version == 2 or "freezer" in self.controllers
 
 
@@ -47,7 +47,7 @@ class Cgroups:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What can be limited here."""
+        """Return the resources that can be limited here."""
         found = set()
         for hierarchy in self._hierarchies:
             found |= {_CONTROLLERS[name] for name in hierarchy.controllers if name in _CONTROLLERS}
@@ -56,7 +56,7 @@ class Cgroups:
         return frozenset(found)
 
     def create(self, devbox_id: str, limits: DevboxLimits) -> list[Path]:
-        """Make the devbox's groups with its limits; a first process joins by them all."""
+        """Make the devbox's groups with its limits; a first process joins all of them."""
         made = []
         for hierarchy, folder in self._groups(devbox_id):
             _make_parent(folder.parent, hierarchy)
@@ -68,7 +68,7 @@ class Cgroups:
         return made
 
     def add_inner(self, devbox_id: str) -> Path | None:
-        """Make the group by which a devbox's first process freezes all others; returns the one around it.
+        """Make the group by which a devbox's first process freezes all others; return the one around it.
 
         None where no group can be frozen.
         """
@@ -79,9 +79,9 @@ class Cgroups:
         return None
 
     def remove(self, devbox_id: str) -> None:
-        """Remove the devbox's groups, ending whatever is still in them."""
+        """Remove the devbox's groups, ending the processes still in them."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        # Where it can be frozen first: whatever is left is killed there, in all of them.
+        # The one that can be frozen first: all processes are killed there, for all groups.
         for _hierarchy, folder in sorted(self._groups(devbox_id), key=lambda each: not each[0].can_freeze):
             while folder.is_dir():
                 try:
@@ -93,31 +93,31 @@ class Cgroups:
                     time.sleep(0.002)
 
     def remove_empty(self) -> None:
-        """Remove every group of ours that nothing is in, and at last the one around them."""
+        """Remove every empty group of ours, and at last the one around them."""
         for folder in [*self.leftovers(), *(h.folder / self._owner for h in self._hierarchies)]:
-            # Taken means used, by a devbox that lives.
+            # A group that cannot be removed is in use, by a living devbox.
             with contextlib.suppress(OSError):
                 remove_empty_group(folder)
 
     def warm(self) -> None:
         """Make the kernel ready for a process to join: the first join after a while waits for milliseconds.
 
-        Moving ourselves to where we are starts that wait now, beside the other work of a start.
+        Moving ourselves into our own group starts that wait now, beside the other work of a start.
         """
         if self._hierarchies:
             with contextlib.suppress(OSError):
                 (self._hierarchies[0].folder / "cgroup.procs").write_text(str(os.getpid()))
 
     def freeze(self, devbox_id: str) -> None:
-        """Stop every process of the devbox; returns when all stand still."""
+        """Freeze every process of the devbox; return when all stand still."""
         self._set_frozen(devbox_id, frozen=True)
 
     def thaw(self, devbox_id: str) -> None:
-        """Let them go on."""
+        """Let the processes continue."""
         self._set_frozen(devbox_id, frozen=False)
 
     def is_frozen(self, devbox_id: str) -> bool:
-        """Whether a server has made all of the devbox stand still, or was about to."""
+        """Tell whether a server has frozen the devbox, or was about to."""
         for hierarchy, folder in self._groups(devbox_id):
             if hierarchy.can_freeze:
                 is_old = "freezer" in hierarchy.controllers
@@ -126,18 +126,18 @@ class Cgroups:
         return False
 
     def release(self, devbox_id: str) -> None:
-        """Thaw whatever is frozen of a devbox whose first process was killed, so that all of it dies."""
+        """Thaw the frozen processes of a devbox whose first process was killed, so that all of them die."""
         for hierarchy, folder in self._groups(devbox_id):
             if hierarchy.can_freeze:
                 for each in (folder, folder / freezer.INNER):
                     _thaw(each)
 
     def usage(self, devbox_id: str) -> DevboxUsage:
-        """What the devbox uses now, as far as the groups tell."""
+        """Return the resources the devbox uses now, as far as the groups tell."""
         return _usage(self._groups(devbox_id))
 
     def leftovers(self) -> list[Path]:
-        """Every group of ours that exists."""
+        """Return every group of ours that exists."""
         return [
             path for h in self._hierarchies for path in (h.folder / self._owner).glob("*") if path.is_dir()
         ]
@@ -157,7 +157,7 @@ class Cgroups:
 
 
 def groups_around(pid: int) -> list[Hierarchy]:
-    """The groups that somebody else has put a process into; without an inner one that we have made."""
+    """Return the groups another program has put a process into, without an inner one that we made."""
     return [
         replace(each, folder=each.folder.parent) if each.folder.name == freezer.INNER else each
         for each in _mounted(str(pid))
@@ -165,9 +165,9 @@ def groups_around(pid: int) -> list[Hierarchy]:
 
 
 def enclose(pid: int) -> Path | None:
-    """Move a process into an inner group of the one that somebody else made for it; returns the latter.
+    """Move a process into a new inner group of the one an engine made for it; return the outer one.
 
-    None where it shares its group with us, or where that cannot be frozen.
+    None if it shares its group with us, or if that cannot be frozen.
     """
     shared = {each.folder for each in _mounted()}
     for each in groups_around(pid):
@@ -180,12 +180,12 @@ def enclose(pid: int) -> Path | None:
 
 
 def usage_of(groups: list[Hierarchy]) -> DevboxUsage:
-    """What is used in groups that somebody else made, as far as they tell."""
+    """Return the usage of groups made by an engine, as far as they tell."""
     return _usage([(each, each.folder) for each in groups])
 
 
 def groups_to_thaw(groups: list[Hierarchy]) -> list[str]:
-    """Those groups by which what is frozen in them can be thawed."""
+    """Return the folders of the groups whose frozen processes can be thawed."""
     return [str(each.folder) for each in groups if each.can_freeze]
 
 
@@ -203,12 +203,12 @@ def _usage(groups: list[tuple[Hierarchy, Path]]) -> DevboxUsage:
 
 
 def owner(folder: Path) -> str:
-    """The name of the groups of a driver's folder."""
+    """Return the name of the groups of a driver's folder."""
     return "benchyard-" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
 
 
 def find_groups(name: str) -> list[Path]:
-    """Every group of that name, wherever the server that made it was."""
+    """Return every group of that name, in whatever group the server that made it was."""
     found = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
@@ -223,7 +223,7 @@ def find_groups(name: str) -> list[Path]:
 def detect(owner: str, *, limiting: bool = True) -> Cgroups:
     """Find every hierarchy in which this process may make groups, by making one.
 
-    Unless they are to limit anything, one in which they can be frozen is enough.
+    Without `limiting`, one hierarchy whose groups can be frozen is enough.
     """
     hierarchies: list[Hierarchy] = []
     for hierarchy in _mounted() if limiting else _freezing(_mounted()):
@@ -232,7 +232,7 @@ def detect(owner: str, *, limiting: bool = True) -> Cgroups:
             if hierarchy.version == 2:
                 _delegate(hierarchy)
             _make_parent(parent, hierarchy)
-            # Of no devbox's name: one that a killed server left in a group would keep that from going.
+            # Not the name of a devbox: a group left behind by a killed server would block that name.
             tried = parent / "tried"
             tried.mkdir(exist_ok=True)
             usable = os.access(tried / "cgroup.procs", os.W_OK)
@@ -245,13 +245,13 @@ def detect(owner: str, *, limiting: bool = True) -> Cgroups:
 
 
 def _freezing(hierarchies: list[Hierarchy]) -> list[Hierarchy]:
-    """The first hierarchy in which groups can be frozen, with no use of its other controllers."""
+    """Return the first hierarchy in which groups can be frozen, with no use of its other controllers."""
     found = [each for each in hierarchies if each.can_freeze][:1]
     return [replace(each, controllers=each.controllers & {"freezer"}) for each in found]
 
 
 def _make_parent(folder: Path, hierarchy: Hierarchy) -> None:
-    """Make the group around those of devboxes, if it is not there, and keep all together within bounds."""
+    """Make the group around those of devboxes, if it is missing, and limit all of them together."""
     try:
         folder.mkdir()
     except FileExistsError:
@@ -282,7 +282,7 @@ def _mounted(process: str = "self") -> list[Hierarchy]:
             place = next((own[key] for key in own if controllers & set(key.split(","))), None)
             if controllers and place is not None:
                 found.append(Hierarchy(Path(mount_point) / _below(place, root), 1, controllers))
-    # Version 2 without a controller, beside version 1, is good for nothing that a freezer is not.
+    # Version 2 without a controller, beside version 1, is only good for freezing.
     has_freezer = any("freezer" in each.controllers for each in found)
     return [each for each in found if each.controllers or not has_freezer]
 
@@ -298,9 +298,9 @@ def _words(path: Path) -> set[str]:
 
 
 def _delegate(hierarchy: Hierarchy) -> None:
-    """Hand the controllers down: version 2 lets only leaves hold processes, so move ourselves into one first.
+    """Delegate the controllers: version 2 allows processes in leaves only, so move ourselves into one first.
 
-    The topmost group of all is free of that rule, and what is in it cannot be moved.
+    The topmost group of all is free of that rule, and its processes cannot be moved.
     """
     if hierarchy.controllers <= _words(hierarchy.folder / "cgroup.subtree_control"):
         return
@@ -317,13 +317,13 @@ def _delegate(hierarchy: Hierarchy) -> None:
 
 
 def _hand_down(folder: Path, controllers: frozenset[str]) -> None:
-    """Let the groups in a group of version 2 have the controllers that it has."""
+    """Pass the controllers of a version 2 group on to the groups in it."""
     wanted = " ".join(f"+{name}" for name in sorted(controllers))
     (folder / "cgroup.subtree_control").write_text(wanted)
 
 
 def _limits_of_all() -> dict[str, int]:
-    """What all devboxes together may use: enough is left for the machine to go on, however many there are."""
+    """Return limits for all devboxes together, which leave enough for the machine itself."""
     processes = min(int(Path(f"/proc/sys/kernel/{name}").read_text()) for name in ("pid_max", "threads-max"))
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     memory -= max(memory // 16, min(_RESERVED_BYTES, memory // 4))
@@ -348,7 +348,7 @@ def _settings(hierarchy: Hierarchy, limits: DevboxLimits) -> Mapping[str, str]:
 
 
 def _limit_swap(folder: Path, limits: DevboxLimits) -> None:
-    """Keep what is over the memory's limit from going to swap, where the kernel counts that."""
+    """Keep memory over the limit from going to swap, if the kernel counts that."""
     for name, value in (("memory.memsw.limit_in_bytes", limits.memory_bytes), ("memory.swap.max", 0)):
         if (folder / name).exists():
             (folder / name).write_text(str(value))
@@ -380,7 +380,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def remove_empty_group(folder: Path) -> None:
-    """Remove a group that nothing is in, with its inner one; raises OSError."""
+    """Remove an empty group with its inner one; raise OSError."""
     with contextlib.suppress(FileNotFoundError):
         (folder / freezer.INNER).rmdir()
     folder.rmdir()
@@ -394,7 +394,7 @@ def end_members(folder: Path) -> None:
     if (folder / "cgroup.kill").exists():
         with contextlib.suppress(FileNotFoundError):
             (folder / "cgroup.kill").write_text("1")
-    # Where it does not stand still in time, what is missed is killed in the next round.
+    # If not all stand still in time, the missed ones are killed in the next round.
     with contextlib.suppress(OSError):
         if (folder / "cgroup.freeze").exists():
             (folder / "cgroup.freeze").write_text("1")

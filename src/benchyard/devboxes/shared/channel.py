@@ -1,4 +1,4 @@
-"""An asyncio side for sockets that carry messages with descriptors."""
+"""An asyncio interface to sockets that carry messages with descriptors."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ Handler = Callable[[dict[str, Any] | None, list[int]], None]
 
 
 class Channel:
-    """One connection: `send` waits while the other side is slow, the handler hears what comes."""
+    """A connection: `send` waits while the other side is slow; the handler receives each message."""
 
     def __init__(self, sock: socket.socket, handler: Handler) -> None:
         self._socket = sock
@@ -24,7 +24,7 @@ class Channel:
         self._loop.add_reader(sock.fileno(), self._readable)
 
     async def send(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
-        """Send one message; raises OSError when the other side is gone."""
+        """Send one message; raise OSError if the other side is gone."""
         data = [json.dumps(message).encode()]
         control = wire.ancillary(descriptors or [])
         while True:
@@ -37,7 +37,7 @@ class Channel:
                 await self._writable()
 
     async def _writable(self) -> None:
-        # A second descriptor, because the event loop knows each one only once.
+        # A second descriptor, because the event loop accepts each one only once.
         descriptor = os.dup(self._socket.fileno())
         ready = asyncio.Event()
         self._loop.add_writer(descriptor, ready.set)

@@ -28,7 +28,7 @@ Ask = Callable[[dict[str, Any]], Awaitable[tuple[dict[str, Any], list[int]]]]
 
 
 async def connect(ask: Ask, devbox_id: str, port: int) -> int:
-    """A connected descriptor, or the error that says why there is none."""
+    """Return a connected descriptor, or raise the error that explains the failure."""
     if not 0 < port <= _LARGEST_PORT:
         raise UsageError(f"{port} is not a port; give one from 1 to {_LARGEST_PORT}")
     reasons = []
@@ -56,7 +56,7 @@ async def connect(ask: Ask, devbox_id: str, port: int) -> int:
 
 
 async def _try(ask: Ask, port: int, version: int) -> tuple[int, int]:
-    """A connected descriptor, or -1 and the number of the error."""
+    """Return a connected descriptor, or -1 and the number of the error."""
     reply, descriptors = await ask({"op": "connect", "port": port, "version": version})
     if not reply["ok"]:
         return -1, reply["errno"]
@@ -67,7 +67,7 @@ async def _try(ask: Ask, port: int, version: int) -> tuple[int, int]:
 
 
 async def _writable(descriptor: int) -> None:
-    """Wait until it can be written to, which is when the other side has let it through, or refused it."""
+    """Wait until it is writable, which it is once the other side has accepted or refused it."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_writer(descriptor, ready.set)
@@ -81,7 +81,7 @@ async def _writable(descriptor: int) -> None:
 
 
 async def listen(ask: Ask, devbox_id: str, port: int) -> tuple[int, int]:
-    """A descriptor of a door and its port, or the error that says why there is none."""
+    """Return a descriptor of a door and its port, or raise the error that explains the failure."""
     if not 0 <= port <= _LARGEST_PORT:
         raise UsageError(f"{port} is not a port; give one from 1 to {_LARGEST_PORT}, or 0 for a free one")
     try:
@@ -116,7 +116,7 @@ def _no_door(number: int, devbox_id: str, port: int) -> BenchyardError:
 
 
 def _check_door(descriptor: int, devbox_id: str, port: int) -> tuple[int, int]:
-    """What came out of the devbox, if it is what was asked for: a socket that listens on its loopback."""
+    """Check a descriptor from the devbox: it must be a socket that listens on its loopback."""
     with socket.socket(fileno=descriptor) as door:
         address, found = door.getsockname()
         listens = bool(door.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))

@@ -1,7 +1,7 @@
-"""The index of the devboxes a driver holds, as links in its folder, and the lock that says a server is there.
+"""The index of the devboxes a driver holds, as links in its folder, and the lock that marks a live server.
 
-The links are made before anything of a devbox exists and removed after all of it is gone: whatever a killed
-server leaves behind can be found by them.
+The links are made before anything of a devbox exists and removed after all of it is gone: they lead to all
+remains of a killed server.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ _LOCK_SECONDS = 30.0
 
 
 class DevboxIndex:
-    """The roll of one driver's folder."""
+    """The index of one driver's folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -28,7 +28,7 @@ class DevboxIndex:
         self._lock: int | None = None
 
     def open(self) -> None:
-        """Take the lock (blocks while a warden has it); raises Conflict if another server keeps it."""
+        """Take the lock (blocks while a warden has it); raise Conflict if another server keeps it."""
         self._links.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = os.open(self._folder / lease.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + _LOCK_SECONDS
@@ -47,7 +47,7 @@ class DevboxIndex:
         return True
 
     def close(self) -> None:
-        """Let go of the lock: from now on a warden looks after the devboxes."""
+        """Release the lock: from now on a warden looks after the devboxes."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -63,14 +63,14 @@ class DevboxIndex:
         (self._links / devbox_id).unlink(missing_ok=True)
 
     def dead(self) -> dict[str, Path]:
-        """The folders of devboxes whose first process is gone or was never noted."""
+        """Return the folders of devboxes whose first process is gone or was never noted."""
         found = {link.name: link.readlink() for link in self._links.iterdir()}
         notes = {name: FirstProcess.load(folder) for name, folder in found.items()}
         return {name: found[name] for name, held in notes.items() if held is None or not is_alive(held)}
 
 
 def is_alive(held: FirstProcess) -> bool:
-    """Whether the first process is still the one that was noted."""
+    """Tell whether the first process is still the one that was noted."""
     descriptor = held.open()
     if descriptor is None:
         return False
@@ -79,7 +79,7 @@ def is_alive(held: FirstProcess) -> bool:
 
 
 def clear_traces(folder: Path) -> None:
-    """Take away what tells of a running devbox in a folder whose devbox does not run (blocks)."""
+    """Remove the files of a running devbox from the folder of a devbox that does not run (blocks)."""
     if folder.is_dir():
         dismiss(folder)
     for name in TRACES:
@@ -87,7 +87,7 @@ def clear_traces(folder: Path) -> None:
 
 
 def lease_from_options(options: Mapping[str, str]) -> float:
-    """How many seconds a devbox waits for a server; raises UsageError."""
+    """Return the seconds for which a devbox waits for a server; raise UsageError."""
     given = options.get("lease", str(DEFAULT_LEASE_SECONDS))
     try:
         seconds = float(given)
@@ -99,7 +99,7 @@ def lease_from_options(options: Mapping[str, str]) -> float:
 
 
 def make_folders(spec: DevboxSpec) -> None:
-    """The folders a start needs: the changed layer (kept), fresh work folders, a place to mount."""
+    """Make the folders a start needs: the changed layer (kept), fresh work folders, a place to mount."""
     for path in (spec.changes, spec.folder / "root", spec.folder / "work"):
         path.mkdir(exist_ok=True)
         path.chmod(0o755)

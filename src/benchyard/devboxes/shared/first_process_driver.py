@@ -1,4 +1,4 @@
-"""The part of a driver that is the same for all whose devboxes are held by a first process of ours."""
+"""The common part of drivers whose devboxes are held by a first process of ours."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ _LOST = {
 
 
 def has_empty_status(folder: Path) -> bool:
-    """Whether an execution's status is still to be written."""
+    """Tell whether an execution's status is still to be written."""
     try:
         return (folder / "status.json").stat().st_size == 0
     except FileNotFoundError:
@@ -38,7 +38,7 @@ def has_empty_status(folder: Path) -> bool:
 
 
 def has_commands(folder: Path) -> bool:
-    """Whether a devbox may have commands that have not ended: the status of each is made before it begins."""
+    """Tell whether a devbox may have running commands: each one's status file is made before it begins."""
     try:
         return any(has_empty_status(each) for each in (folder / "executions").iterdir())
     except FileNotFoundError:
@@ -46,18 +46,18 @@ def has_commands(folder: Path) -> bool:
 
 
 def write_lost_status(folder: Path | None) -> None:
-    """Give a command whose end was told, but not how it ended, a status."""
+    """Write a status for a command whose end was reported without one."""
     if folder is not None and has_empty_status(folder):
         (folder / "status.json").write_text(json.dumps(_LOST))
 
 
 _COUNTED = {"Ip:": "OutNoRoutes", "Udp:": "NoPorts"}
-"""By protocol: addresses that no route leads to, and questions to a resolver that is not there."""
+"""By protocol: packets without a route, and queries to a missing resolver."""
 _COUNTED_V6 = "Ip6OutNoRoutes"
 
 
 def count_network_refusals(pid: int) -> int | None:
-    """The count of the namespace that a process is in; None if it is gone, or the kernel does not tell."""
+    """Return the count of a process's network namespace; None if the process is gone, or it is not known."""
     folder = Path(f"/proc/{pid}/net")
     try:
         lines = (folder / "snmp").read_text().splitlines()
@@ -83,7 +83,7 @@ PATIENCE_SECONDS = 60
 
 
 class FirstProcessDriver(Driver):
-    """Keeps the devboxes that run, those on their way up or down, and what is to be told of them."""
+    """Base of the drivers: running devboxes, those starting or stopping, and events to report."""
 
     def __init__(self) -> None:
         self._running: dict[str, running_devbox.RunningDevbox] = {}
@@ -102,38 +102,38 @@ class FirstProcessDriver(Driver):
         return devbox
 
     def network_refusals(self, devbox_id: str) -> int | None:
-        """How often programs tried to leave a devbox that has no network; None for one that has."""
+        """Return how often programs tried to leave a devbox without a network; None for other devboxes."""
         devbox = self._get(devbox_id)
         return count_network_refusals(devbox.held.pid) if devbox.spec.network is Network.NONE else None
 
     def _under_way(self, devbox_id: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something with a devbox that whoever starts or stops it next has to wait for."""
+        """Run work on a devbox in a task that the next start or stop of it waits for."""
         task = asyncio.create_task(work)
         self._starting[devbox_id] = task
         task.add_done_callback(lambda _done: self._starting.pop(devbox_id, None))
         return task
 
     async def _start_once(self, devbox_id: str, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start a devbox, or wait for whoever does; one that is cancelled is ended."""
+        """Start a devbox, or wait for its running start; end the devbox if this is cancelled."""
         task = self._starting.get(devbox_id) or self._under_way(devbox_id, start())
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
-            # Half a start cannot be undone safely: let it end, then end the devbox.
+            # Half a start cannot be undone safely: let it finish, then end the devbox.
             with contextlib.suppress(BenchyardError):
                 await asyncio.shield(task)
             await self.stop(devbox_id)
             raise
 
     async def _settled(self, devbox_id: str) -> None:
-        """Return when a devbox is on its way neither up nor down."""
+        """Return when a devbox is neither starting nor stopping."""
         task = self._starting.get(devbox_id)
         if task is not None:
             with contextlib.suppress(BenchyardError):
                 await asyncio.shield(task)
 
     async def _let_go(self) -> None:
-        """End what is under way, and hold no devbox any more; they live on."""
+        """Finish running work, and release all devboxes; they live on."""
         for task in list(self._starting.values()):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, BenchyardError):
@@ -144,7 +144,7 @@ class FirstProcessDriver(Driver):
         self._running.clear()
 
     async def _take_up_commands(self, devbox: running_devbox.RunningDevbox) -> bool:
-        """Learn which commands run in a devbox that was found; False, and its end, if it does not answer."""
+        """Learn the running commands of a found devbox; if it does not answer, end it and return False."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 reply, _none = await devbox.ask({"op": "list"})
@@ -161,7 +161,7 @@ class FirstProcessDriver(Driver):
         self._events.put_nowait(ExecutionEnded(devbox_id, execution_id))
 
     def _tell_end(self, devbox_id: str, *, out_of_memory: bool) -> None:
-        """Say why a devbox ended that nobody asked to."""
+        """Report the reason for the end of a devbox that was not requested."""
         reason = "out_of_memory" if out_of_memory else "health_check_failed"
         detail = "it used more memory than it has" if out_of_memory else "its first process was killed"
         self._events.put_nowait(DevboxEnded(devbox_id, reason, detail))

@@ -1,4 +1,4 @@
-"""What runs in a devbox, as its first process tells it."""
+"""The inside of a devbox, as its first process reports it."""
 
 import asyncio
 import json
@@ -25,11 +25,11 @@ _PATIENCE_SECONDS = 30.0
 _MOST_BYTES = 16 * 1024 * 1024
 
 GetRunning = Callable[[str], RunningDevbox]
-"""The running devbox of that id; raises DevboxGone."""
+"""Returns the running devbox of an id; raises DevboxGone."""
 
 
 class FirstProcessInside(Inside):
-    """Asks the first process of the devbox."""
+    """The inside of a devbox, as answered by its first process."""
 
     def __init__(self, get: GetRunning, watcher: Watcher) -> None:
         self._get = get
@@ -75,7 +75,7 @@ class FirstProcessInside(Inside):
             os.close(root)
 
     async def root(self, devbox_id: str) -> int:
-        """A descriptor of the devbox's root, by which nothing can be read; the caller closes it."""
+        """Return a descriptor of the devbox's root, which cannot be read from; the caller closes it."""
         (root,) = await self._ask(devbox_id, {"op": "root"})
         return root
 

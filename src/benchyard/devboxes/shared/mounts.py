@@ -1,4 +1,4 @@
-"""Folders of the host that devboxes see: what is checked before one starts."""
+"""Checks of the host folders that a devbox shows, made before it starts."""
 
 import os
 import stat
@@ -15,11 +15,11 @@ _MAX_PATH = 1024
 _NEVER = ("/proc", "/sys")
 _OURS = "/dev/.benchyard"
 _WHOLE = ("/", "/dev", "/dev/pts", "/dev/shm", "/etc", "/usr")  # noqa: S108 - none to write to
-"""What a devbox cannot do without: a folder may be shown in it, not in its place."""
+"""Folders a devbox cannot do without: a host folder may be shown below them, not in their place."""
 
 
 def check_mounts(mounts: Sequence[HostFolder]) -> None:
-    """Raise UsageError for targets that cannot be, StartFailed for sources that are not there."""
+    """Raise UsageError for impossible targets, StartFailed for missing sources."""
     if len(mounts) > _MOST:
         raise UsageError(f"{len(mounts)} folders to show are too many: {_MOST} are allowed")
     for each in mounts:
@@ -43,12 +43,12 @@ def _check_target(target: str) -> None:
 
 
 def mount_places(mounts: Sequence[HostFolder]) -> list[tuple[str, str]]:
-    """Sources and targets, as the zygote takes them."""
+    """Return sources and targets, as the zygote takes them."""
     return [(str(each.source), each.target) for each in mounts]
 
 
 def check_mount_points(layers: Sequence[Path], mounts: Sequence[HostFolder]) -> None:
-    """Raise StartFailed where layers, topmost first, have no directory on the way to a target (blocks)."""
+    """Raise StartFailed if layers, topmost first, have no directory on the way to a target (blocks)."""
     with LayerStack([str(layer) for layer in layers]) as stack:
         for each in mounts:
             _check_point(stack, each.target.split("/")[1:])

@@ -1,4 +1,4 @@
-"""A devbox that runs: the connection to its first process, and the watch on that process."""
+"""A running devbox: the connection to its first process, and the watch on that process."""
 
 import asyncio
 import base64
@@ -43,7 +43,7 @@ _SPILL_BYTES = wire.MAX_MESSAGE - 16 * 1024
 _SOCKET = "agent.sock"
 FROZEN = "frozen"
 TRACES = ("box.json", "box.json.part", _SOCKET, FROZEN)
-"""What tells of a running devbox in its folder."""
+"""Files that mark a running devbox in its folder."""
 _ERRORS: dict[int, type[BenchyardError]] = {
     errno.ENOENT: NotFound,
     errno.ENOTDIR: NotFound,
@@ -56,7 +56,7 @@ _ERRORS: dict[int, type[BenchyardError]] = {
 
 @dataclass(frozen=True)
 class FirstProcess:
-    """What identifies the first process: enough to take it up again after a restart. Kept as `box.json`."""
+    """The identity of the first process: enough to reattach after a restart. Stored in `box.json`."""
 
     pid: int
     start_time: int
@@ -65,7 +65,7 @@ class FirstProcess:
     mode: str
     lease: float = 3600.0
     groups: list[str] = field(default_factory=list)
-    """Its control groups, for whoever has to end it while it is frozen."""
+    """Its control groups, for ending it while it is frozen."""
 
     def save(self, folder: Path) -> None:
         """Write it atomically."""
@@ -82,17 +82,17 @@ class FirstProcess:
             return None
 
     def open(self) -> int | None:
-        """A descriptor of the process, if it is still the same one."""
+        """Return a descriptor of the process, if it is still the same one."""
         return processes.open_same(self.pid, self.start_time, self.boot_id)
 
 
 def listen(folder: Path) -> socket.socket:
-    """The socket on which a devbox's first process will take requests."""
+    """Return the socket on which a devbox's first process will take requests."""
     return bind(folder, _SOCKET)
 
 
 def bind(folder: Path, name: str) -> socket.socket:
-    """A socket that listens under a name in a folder, wherever that is."""
+    """Return a socket that listens under a name in a folder with a path of any length."""
     (folder / name).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with _Short(folder) as short:
@@ -102,7 +102,7 @@ def bind(folder: Path, name: str) -> socket.socket:
 
 
 def connect(folder: Path) -> socket.socket:
-    """A connection to a devbox's first process."""
+    """Return a connection to a devbox's first process."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         with _Short(folder) as short:
@@ -114,19 +114,19 @@ def connect(folder: Path) -> socket.socket:
 
 
 def dismiss(folder: Path, seconds: float = _DISMISS_SECONDS) -> None:
-    """Ask a first process to end itself, if one listens there, and wait for that (blocks)."""
+    """Ask a first process to end itself, if it listens, and wait for its end (blocks)."""
     try:
         with connect(folder) as connection:
             connection.settimeout(seconds)
             wire.send(connection, {"op": "end"})
             connection.recv(1)
     except OSError:
-        # Nobody listens, or does not answer: then there is nothing more to be asked.
+        # The process does not listen or does not answer: no request can be made.
         return
 
 
 def greeting_delay(earlier: int) -> float:
-    """When to greet one more devbox that has nothing to tell: a server that starts has better to do."""
+    """Return the delay before one more idle devbox is greeted: a starting server has more urgent work."""
     return _GREET_SECONDS * (1 + earlier / _GREETED_TOGETHER)
 
 
@@ -162,9 +162,9 @@ class RunningDevbox:
     _greeting: asyncio.TimerHandle | None = None
 
     def open(self, delay: float = 0.0) -> None:
-        """Begin to watch that the first process lives, and to listen to it, now or once needed.
+        """Begin to watch that the first process lives, and connect to it, now or once needed.
 
-        Raises OSError if it does not listen. To wait is for one that has no commands, beside many others.
+        Raises OSError if it does not listen. The delay is for one of many devboxes without commands.
         """
         if delay:
             self._greeting = asyncio.get_running_loop().call_later(delay, self._greet)
@@ -181,11 +181,11 @@ class RunningDevbox:
         try:
             self._connect()
         except OSError:
-            # It lives but does not listen: not one of ours to use any more.
+            # The process lives but does not listen: it cannot be used any more.
             self.kill()
 
     def close(self) -> None:
-        """Let go of it; the devbox lives on."""
+        """Release the connection; the devbox lives on."""
         if self._greeting is not None:
             self._greeting.cancel()
         if self.pidfd >= 0:
@@ -222,7 +222,7 @@ class RunningDevbox:
             future.set_result((message, descriptors))
 
     async def ask(self, message: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
-        """One request and its answer."""
+        """Send a request and return its answer."""
         self._sequence += 1
         future: asyncio.Future[tuple[dict[str, Any], list[int]]] = asyncio.get_running_loop().create_future()
         self._replies[self._sequence] = future
@@ -230,7 +230,7 @@ class RunningDevbox:
         return await future
 
     async def tell(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
-        """One request without an answer."""
+        """Send a request that has no answer."""
         try:
             if self.pidfd < 0 or self.ended.is_set():
                 raise BrokenPipeError
@@ -240,11 +240,11 @@ class RunningDevbox:
 
     @property
     def was_frozen(self) -> bool:
-        """Whether it was frozen when a server went away."""
+        """Tell whether it was frozen when the last server ended."""
         return (self.spec.folder / FROZEN).exists()
 
     def note_frozen(self, *, frozen: bool) -> None:
-        """Note, for the next server too, whether it stands still."""
+        """Note, for the next server too, whether it is frozen."""
         self.frozen = frozen
         mark = self.spec.folder / FROZEN
         if frozen:
@@ -253,9 +253,9 @@ class RunningDevbox:
             mark.unlink(missing_ok=True)
 
     def mounts(self) -> int | None:
-        """A descriptor that keeps its mounts when its processes have ended; None where it cannot be had.
+        """Return a descriptor that keeps its mounts after its processes have ended, or None.
 
-        Else the first process takes them down itself before it has ended.
+        Without it, the first process unmounts them itself before it ends.
         """
         try:
             descriptor = os.open(f"/proc/{self.held.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
@@ -264,7 +264,7 @@ class RunningDevbox:
         end = select.poll()
         end.register(self.pidfd, select.POLLIN)
         if end.poll(0):
-            # It has ended before: whose mounts these are is not known.
+            # The process has ended already: the mounts may be those of another process.
             os.close(descriptor)
             return None
         return descriptor
@@ -277,7 +277,7 @@ class RunningDevbox:
             return
 
     async def exec(self, command: Command) -> None:
-        """Hand a command over, with the files it writes into."""
+        """Hand over a command, with the files for its output."""
         request = {
             "op": "exec",
             "id": command.id,
@@ -315,7 +315,7 @@ class RunningDevbox:
                 os.close(descriptor)
 
     async def control(self, execution_id: str, control: Control) -> bool:
-        """Act on a command; False if it has ended."""
+        """Act on a command; return False if it has ended."""
         accepted = True
         for action in _actions(control):
             reply, _none = await self.ask({"op": "control", "id": execution_id, **action})
@@ -323,25 +323,25 @@ class RunningDevbox:
         return accepted
 
     async def open_file(self, request: OpenFile) -> int:
-        """A descriptor of a regular file inside."""
+        """Return a descriptor of a regular file inside."""
         reply, descriptors = await self.ask({"op": "open", **request.__dict__})
         if reply["ok"]:
             return await _released(*descriptors)
         raise _ERRORS.get(reply["errno"], UsageError)(f"cannot open {request.path}: {reply['text']}")
 
     async def network(self) -> int:
-        """A descriptor of its network namespace."""
+        """Return a descriptor of its network namespace."""
         _reply, (descriptor,) = await self.ask({"op": "network"})
         return descriptor
 
     async def connect(self, port: int) -> int:
-        """A descriptor connected to a port of its loopback."""
+        """Return a descriptor connected to a port of its loopback."""
         return await connections.connect(self.ask, self.spec.id, port)
 
 
 def release_mounts(mounts: int) -> None:
-    """Take down the mounts of a devbox that has ended, whenever nobody else needs the processor (blocks)."""
-    # The priority of a thread stays, and nobody may raise it again: it is one of its own.
+    """Release the mounts of an ended devbox while the processor is idle (blocks)."""
+    # A thread's lowered priority cannot be raised again: use a thread of its own.
     thread = threading.Thread(target=_close_slowly, args=(mounts,), name="mounts")
     thread.start()
     thread.join()
@@ -354,7 +354,7 @@ def _close_slowly(descriptor: int) -> None:
 
 @contextlib.asynccontextmanager
 async def joined(spec: DevboxSpec, get: Callable[[str], RunningDevbox]) -> AsyncIterator[list[int]]:
-    """The network a devbox shares with another, as a descriptor; none where it has its own or the host's."""
+    """Yield a descriptor of the network shared with another devbox; none for its own or the host's."""
     if spec.network_of is None or spec.network is not Network.NONE:
         yield []
         return
@@ -366,7 +366,7 @@ async def joined(spec: DevboxSpec, get: Callable[[str], RunningDevbox]) -> Async
 
 
 async def _released(file: int, *signs: int) -> int:
-    """The file, once whoever opened it inside is gone; not for long, for it may have been stopped there."""
+    """Return the file once the process that opened it inside is gone; wait briefly, as it may be stopped."""
     loop = asyncio.get_running_loop()
     try:
         for sign in signs:

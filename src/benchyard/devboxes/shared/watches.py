@@ -1,7 +1,7 @@
 """The host's side of watched files.
 
-A descriptor has room for so many events only, and loses all when more come at once. Each scoring has one of
-its own as long as there are enough, so that a devbox that opens thousands of files blinds itself only.
+The event queue of a descriptor is limited, and overflows lose all of it. Each scoring has a descriptor of its
+own as long as there are enough, so that a devbox that opens thousands of files loses its own events only.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ _READ_BYTES = 64 * 1024
 _OPENED = 0x20
 _OVERFLOW = 0x4000
 _MOST_QUEUES = 16
-"""A user has 128 descriptors of this kind, unless the machine says otherwise."""
+"""By default a user may have 128 descriptors of this kind."""
 
 Add = Callable[[int, int, int], Awaitable[None]]
 """Adds watches to a descriptor: the devbox's root, the descriptor, the list of paths."""
 
 
 async def add_here(root: int, watcher: int, sheet: int) -> None:
-    """Add watches by this process's own rights."""
+    """Add watches with this process's own rights."""
     await asyncio.to_thread(open_watches.add_watches, root, watcher, sheet)
 
 
@@ -41,7 +41,7 @@ class Watcher:
         self._queues: list[_Queue] = []
 
     async def watch(self, root: int, paths: Sequence[str]) -> OpenWatch | None:
-        """Watch files below a root; None, and a line in the log, where that cannot be."""
+        """Watch files below a root; None, and a line in the log, if that is not possible."""
         try:
             return await self._idlest().watch(root, paths)
         except (OSError, BenchyardError) as error:
@@ -55,7 +55,7 @@ class Watcher:
         try:
             queue = _Queue(self._add)
         except OSError:
-            # A user may have so many only; to share one is better than to know nothing.
+            # A user may have a fixed number; sharing one is better than no watch at all.
             if known is None:
                 raise
             return known
@@ -63,14 +63,14 @@ class Watcher:
         return queue
 
     def close(self) -> None:
-        """Let go of everything: what is watched still is not known any more."""
+        """Close everything: running watches have no known result then."""
         for queue in self._queues:
             queue.close()
         self._queues.clear()
 
 
 class _Queue:
-    """One descriptor, and the files that it tells of."""
+    """A descriptor, and the files that it watches."""
 
     def __init__(self, add: Add) -> None:
         self._add = add
@@ -78,12 +78,12 @@ class _Queue:
         asyncio.get_running_loop().add_reader(self._descriptor, self._read)
         self._watches: dict[int, list[tuple[_Files, str]]] = {}
         self.load = 0
-        """How many have files watched by it."""
+        """Number of requests with files watched by it."""
         self._adding = 0
         self._early: set[int] = set()
-        """Watches that told before their number was known here."""
+        """Watches that reported before their number was known here."""
         self._lost = 0
-        """How often the kernel had more to tell than it kept."""
+        """Number of times the kernel's event queue overflowed."""
 
     async def watch(self, root: int, paths: Sequence[str]) -> OpenWatch:
         lost = self._lost
@@ -102,7 +102,7 @@ class _Queue:
                 self._early.clear()
 
     async def _added(self, root: int, watcher: int, paths: Sequence[str]) -> list[list[int]]:
-        """The watches of each path."""
+        """Return the watches of each path."""
         sheet = os.memfd_create("benchyard-watched", os.MFD_CLOEXEC)
         with os.fdopen(sheet, "w+b") as file:
             file.write(json.dumps(list(paths)).encode())
@@ -128,7 +128,7 @@ class _Queue:
         return files
 
     def _read(self) -> None:
-        """Take in all that was told; each watch tells once, so that this has an end."""
+        """Take in all reports; each watch reports once, so that this has an end."""
         while self._descriptor is not None:
             try:
                 data = os.read(self._descriptor, _READ_BYTES)
@@ -156,7 +156,7 @@ class _Queue:
                 files.is_known = False
 
     def end(self, files: "_Files", numbers: set[int]) -> None:
-        """Take in what was told so far, then take watches away that nobody else has."""
+        """Take in all reports so far, then remove watches that no other request shares."""
         self._read()
         self.load -= 1
         for number in numbers:
@@ -167,7 +167,7 @@ class _Queue:
                 open_watches.remove_watch(self._descriptor, number)
 
     def close(self) -> None:
-        """Let go of everything: what is watched still is not known any more."""
+        """Close everything: running watches have no known result then."""
         if self._descriptor is not None:
             asyncio.get_running_loop().remove_reader(self._descriptor)
             os.close(self._descriptor)
@@ -176,7 +176,7 @@ class _Queue:
 
 
 class _Files(OpenWatch):
-    """Those that were asked for together."""
+    """The files of one request."""
 
     def __init__(self, queue: _Queue, numbers: set[int], *, is_known: bool) -> None:
         self._queue = queue

@@ -27,11 +27,11 @@ _ERRORS = {
 }
 _SIGNATURE = "c2NyaXB0ZWQ="
 _EARLY_OUTPUT = 1
-"""What a stream says at its beginning that it has put out."""
+"""Output tokens reported at the beginning of a stream."""
 
 
 class AnthropicWire(ModelWire):
-    """Blocks of content, each with events of its own; the cost is told at the beginning and at the end."""
+    """Wire with blocks of content, each with events of its own; usage is reported at beginning and end."""
 
     name = "anthropic"
 
@@ -131,7 +131,7 @@ def _early(answer: ScriptedAnswer) -> TokenUsage:
 
 
 def _usage(usage: TokenUsage) -> dict[str, Any]:
-    """As it is told there: what was read from a cache or written to one is counted apart."""
+    """Return the usage in this dialect: tokens read from a cache or written to one are counted apart."""
     told = {
         "input_tokens": usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens,
         "cache_creation_input_tokens": usage.cache_write_tokens,
@@ -144,7 +144,7 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
 
 
 def _blocks(answer: ScriptedAnswer) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Each block of an answer, and the deltas it comes in."""
+    """Yield each block of an answer, with its deltas."""
     if text := answer.reasoning:
         deltas = [{"type": "thinking_delta", "thinking": part} for part in text_parts(text)]
         signed = {"type": "signature_delta", "signature": _SIGNATURE}

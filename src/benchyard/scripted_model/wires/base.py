@@ -13,58 +13,58 @@ from benchyard.scripted_model.requests import ModelRequest
 
 @dataclass(frozen=True)
 class ToldUsage:
-    """What an answer says of its own cost: all of it, and what the beginning of a stream has said already."""
+    """The usage reported by an answer: all of it, and the part sent at the beginning of a stream."""
 
     usage: TokenUsage | None
     early: TokenUsage | None = None
     followers: int = 0
-    """How many events of a stream come after the one that tells all of it."""
+    """Number of events of a stream after the one that reports all of it."""
 
 
 class ModelWire(ABC):
-    """One dialect."""
+    """A dialect of requests and answers."""
 
     name: ClassVar[str]
     stream_type: ClassVar[str] = "text/event-stream"
 
     @abstractmethod
     def read(self, path: str, body: Mapping[str, Any], size: int) -> ModelRequest:
-        """What a request asks for; its body was so many bytes."""
+        """Read a request; its body had `size` bytes."""
 
     @abstractmethod
     def whole(self, asked: ModelRequest, answer: ScriptedAnswer) -> Any:
-        """The body of an answer that is no stream."""
+        """Return the body of an answer that is not a stream."""
 
     @abstractmethod
     def events(self, asked: ModelRequest, answer: ScriptedAnswer) -> Iterator[bytes]:
-        """The events of a stream, each as it goes over the wire."""
+        """Yield the events of a stream, in their form on the wire."""
 
     @abstractmethod
     def error(self, status: int, message: str) -> Any:
-        """The body of an answer that something went wrong."""
+        """Return the body of an answer that reports an error."""
 
     def told(self, asked: ModelRequest, answer: ScriptedAnswer) -> ToldUsage:
-        """What this answer says it used."""
+        """Return the usage that this answer reports."""
         return ToldUsage(answer.usage)
 
 
 def to_json(value: Any) -> bytes:
-    """JSON as it goes over the wire."""
+    """Return JSON in its form on the wire."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
 def data_event(value: Any) -> bytes:
-    """An event without a name."""
+    """Return an event without a name."""
     return b"data: " + to_json(value) + b"\n\n"
 
 
 def named_event(value: Mapping[str, Any]) -> bytes:
-    """An event with the name that its `type` is."""
+    """Return an event whose name is its `type`."""
     return f"event: {value['type']}\n".encode() + data_event(value)
 
 
 def estimate_tokens(size: int) -> int:
-    """About how many tokens a request of so many bytes is."""
+    """Estimate the number of tokens of a request of so many bytes."""
     return max(1, size // 4)
 
 
@@ -77,7 +77,7 @@ _ERRORS = {
 
 
 def openai_error(status: int, message: str) -> Any:
-    """The body of an answer that something went wrong."""
+    """Return the body of an answer that reports an error."""
     default = ("server_error", "server_error") if status >= 500 else ("invalid_request_error", None)
     kind, code = _ERRORS.get(status, default)
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}

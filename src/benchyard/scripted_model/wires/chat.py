@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions: `/v1/chat/completions`, with what vLLM adds to it."""
+"""OpenAI Chat Completions: `/v1/chat/completions`, with vLLM's additions."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ _DONE = b"data: [DONE]\n\n"
 
 
 class ChatWire(ModelWire):
-    """Choices, of which there is one. Log-probabilities and ids of tokens are told to whom asks for them."""
+    """Wire with a single choice. Log-probabilities and ids of tokens are sent on request."""
 
     name = "chat"
 
@@ -35,7 +35,7 @@ class ChatWire(ModelWire):
             turns=tuple(_turns(body)),
             tools=tuple(_tools(body)),
             body=body,
-            # Counted by its texts: what a gateway adds to a request changes no token of the prompt.
+            # Counted by its texts: a gateway's additions to a request change no token of the prompt.
             input_tokens=sum(map(answers.count_tokens, answers.chat_prompt(body))),
             session=word(body.get("prompt_cache_key")),
             schema=fields(wanted["schema"]) if "schema" in wanted else None,
@@ -121,7 +121,7 @@ def _call(call: ScriptedToolCall) -> dict[str, Any]:
 
 
 def _deltas(answer: ScriptedAnswer) -> Iterator[tuple[dict[str, Any], str]]:
-    """What a stream gives, piece by piece, each with the text that the model wrote for it."""
+    """Yield the pieces of a stream, each with the text that the model wrote for it."""
     for part in text_parts(answer.reasoning):
         yield {"reasoning_content": part}, part
     for part in text_parts(answer.text):
@@ -141,7 +141,7 @@ def _prompt_ids(asked: ModelRequest) -> dict[str, Any]:
 
 
 def _tokens(asked: ModelRequest, said: list[str]) -> dict[str, Any]:
-    """The tokens of what was said, as far as the request wants to know them."""
+    """Return the tokens of a text, as far as the request asks for them."""
     told: dict[str, Any] = {}
     if asked.body.get("logprobs") is True:
         told["logprobs"] = {

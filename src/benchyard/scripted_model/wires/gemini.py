@@ -32,7 +32,7 @@ _SIGNATURE = base64.b64encode(b"scripted").decode()
 
 
 class GeminiWire(ModelWire):
-    """Candidates, of which there is one. Of tokens written to a cache it knows nothing."""
+    """Wire with a single candidate. It does not report tokens written to a cache."""
 
     name = "gemini"
 
@@ -66,7 +66,7 @@ class GeminiWire(ModelWire):
 
 
 class GeminiArrayWire(GeminiWire):
-    """The stream without `alt=sse`: one JSON list, which comes piece by piece."""
+    """The stream without `alt=sse`: one JSON list, sent piece by piece."""
 
     stream_type = "application/json"
 
@@ -99,7 +99,7 @@ def _turns(body: Mapping[str, Any]) -> Iterator[ConversationMessage]:
 
 
 def _tools(body: Mapping[str, Any]) -> Iterator[OfferedTool]:
-    """Some send a list of groups, some one group."""
+    """Yield the tools; some clients send a list of groups, some one group."""
     given = body.get("tools")
     for group in items([given] if isinstance(given, Mapping) else given):
         for tool in items(group.get("functionDeclarations") or group.get("function_declarations")):

@@ -24,7 +24,7 @@ _Event = dict[str, Any]
 
 
 class ResponsesWire(ModelWire):
-    """Items, each with events of its own, numbered all through."""
+    """Wire with items, each with events of its own, numbered all through."""
 
     name = "responses"
 
@@ -79,7 +79,7 @@ def _turns(given: Any) -> Iterator[ConversationMessage]:
 
 
 def _joined(spoken: list[ConversationMessage]) -> Iterator[ConversationMessage]:
-    """What the model said in one go is one turn: there, its text and its calls are items of their own."""
+    """Join the model's items of one turn: in this dialect its text and its calls are separate items."""
     if spoken:
         calls = tuple(call for turn in spoken for call in turn.calls)
         yield ConversationMessage("assistant", "\n".join(turn.text for turn in spoken if turn.text), calls)
@@ -87,7 +87,7 @@ def _joined(spoken: list[ConversationMessage]) -> Iterator[ConversationMessage]:
 
 
 def _tools(body: Mapping[str, Any]) -> Iterator[OfferedTool]:
-    """Those of the request itself, and those that its input brings along."""
+    """Yield the tools of the request itself, and those that its input brings along."""
     groups = [body.get("tools")]
     groups += [
         item.get("tools") for item in items(body.get("input")) if item.get("type") == "additional_tools"
@@ -177,7 +177,7 @@ def _events(asked: ModelRequest, answer: ScriptedAnswer, whole: Any) -> Iterator
 
 
 def _inner(item: Mapping[str, Any], at: Mapping[str, Any]) -> Iterator[_Event]:
-    """The events of one item, between its beginning and its end."""
+    """Yield the events of one item, between its beginning and its end."""
     match item["type"]:
         case "reasoning":
             part = item["summary"][0]

@@ -1,1 +1,1 @@
-"""Contract suites: what every agent, scorer and driver owes, as tests."""
+"""Contract suites: the duties of every agent, scorer and driver, as tests."""

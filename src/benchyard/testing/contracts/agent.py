@@ -1,4 +1,4 @@
-"""The agent contract as tests: what every agent owes.
+"""The agent contract as tests: the duties of every agent.
 
 Subclass `AgentContract` in a test module, say how your agent is made and what it leaves behind, and pytest
 does the rest: it is started in a real devbox, exactly as a job starts it.
@@ -26,7 +26,7 @@ _USER = "1000"
 
 
 def scenario(**changes: Any) -> ScenarioView:
-    """A scenario whose reference output is a script that writes `done` into answer.txt."""
+    """Return a scenario whose reference output is a script that writes `done` into answer.txt."""
     fields = {
         "id": "scn_contract",
         "name": "contract",
@@ -46,7 +46,7 @@ def scenario(**changes: Any) -> ScenarioView:
 
 
 def access(**changes: Any) -> ModelAccess:
-    """A way to a model, for agents that ask for one; nothing listens there."""
+    """Return a way to a model, for agents that ask for one; no server listens there."""
     fields = {
         "url": "http://127.0.0.1:9/anthropic",
         "token": "token-of-the-trial",
@@ -57,7 +57,7 @@ def access(**changes: Any) -> ModelAccess:
 
 
 def task(**changes: Any) -> Task:
-    """A task of that scenario, for a user without rights."""
+    """Return a task of that scenario, for a user without rights."""
     fields = {
         "prompt": STATEMENT,
         "working_directory": WORKING_DIRECTORY,
@@ -70,30 +70,30 @@ def task(**changes: Any) -> Task:
 
 
 class AgentContract(DriverSuite):
-    """What every agent owes: it can be started, does its work without rights, and says how that went."""
+    """Duties of every agent: it can be started, does its work without rights, and reports the outcome."""
 
     name: ClassVar[str]
     kwargs: ClassVar[Mapping[str, str]] = {}
     left: ClassVar[Mapping[str, bytes]] = {}
-    """Path -> content of what it leaves; relative paths are those of the working directory."""
+    """Path -> content of the files it leaves; relative paths are those of the working directory."""
 
     def make_driver(self, folder: Path) -> Driver:
-        """The native driver, unless overridden."""
+        """Return the native driver, unless overridden."""
         driver: Driver = registry.load("devboxes", "native")(folder, {})
         return driver
 
     async def agent(self, kits: Kits) -> Agent[Any]:
-        """The agent; from the catalog unless overridden."""
+        """Return the agent; from the catalog unless overridden."""
         return catalog.make(self.name, self.kwargs)
 
     def refused(self, kwargs: Mapping[str, str]) -> UsageError:
-        """What is said of kwargs that it does not take."""
+        """Return the error for kwargs that it does not take."""
         with pytest.raises(UsageError) as caught:
             catalog.make(self.name, kwargs)
         return caught.value
 
     def test_a_kwarg_it_does_not_know_is_refused_by_name(self) -> None:
-        """With the nearest of those it knows, where one is near."""
+        """The error names the nearest known kwarg, if one is near."""
         assert "no_such_kwarg" in self.refused({**self.kwargs, "no_such_kwarg": "1"}).message
         for known in self.kwargs:
             message = self.refused({**self.kwargs, f"{known}s": "1"}).message

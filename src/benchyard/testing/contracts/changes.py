@@ -1,4 +1,4 @@
-"""Disks as drivers show them: what was changed, and the paths that are carried as the answer."""
+"""Disks as drivers show them: their changes, and the paths that are carried as the answer."""
 
 import json
 from pathlib import Path
@@ -71,7 +71,7 @@ def _kinds(found: dict[str, Any]) -> set[tuple[str, str, str]]:
 
 
 class ChangeContract(DriverSuite):
-    """Marks of disks, and what is different since."""
+    """Marks of disks, and the differences since."""
 
     @contract(Capability.SNAPSHOTS, Capability.IMAGES)
     async def test_every_change_is_told_and_nothing_else(self, yard: DriverFixture) -> None:
@@ -236,7 +236,7 @@ async def _carried(
 
 
 class AnswerContract(DriverSuite):
-    """Some paths of one disk, over another one."""
+    """Paths of one disk, carried over another one."""
 
     @contract(Capability.SNAPSHOTS, Capability.IMAGES)
     async def test_an_answer_is_its_paths_and_nothing_else(self, yard: DriverFixture) -> None:

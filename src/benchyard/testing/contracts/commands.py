@@ -1,4 +1,4 @@
-"""What every driver owes to a command: its bytes, its status, its end."""
+"""Duties of every driver to a command: its bytes, its status, its end."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ _DAEMON = "(setsid sh -c \"trap '' TERM INT HUP; sleep {0}; true\" >/dev/null 2>
 
 
 class CommandContract(DriverSuite):
-    """Commands: how they start, what goes in and out, how they end."""
+    """Commands: how they start, their input and output, how they end."""
 
     @contract()
     async def test_exit_codes_come_back(self, yard: DriverFixture) -> None:

@@ -39,7 +39,7 @@ _WORD = b"hello"
 
 
 class ConnectContract(DriverSuite):
-    """Connections: to what listens inside, and to nothing else."""
+    """Connections: to listening programs inside, and nowhere else."""
 
     @contract()
     async def test_a_connection_carries_bytes_both_ways_and_half_closes(self, yard: DriverFixture) -> None:
@@ -119,7 +119,7 @@ class ConnectContract(DriverSuite):
 async def _listening(
     yard: DriverFixture, devbox: str, address: str, backlog: int = 16
 ) -> tuple[int, Command]:
-    """Start a program inside that sends back what it is sent; its port."""
+    """Start a program inside that echoes its input; return its port."""
     argv = ("/usr/bin/python3", "-c", _ECHO, address, str(backlog))
     command = await yard.begin(devbox, argv=argv, attach_stdin=True)
     await yard.shows(command, b".")
@@ -127,7 +127,7 @@ async def _listening(
 
 
 async def _word_back(descriptor: int) -> bytes:
-    """What comes back for a word and the end of the stream."""
+    """Return the echo of a word and of the end of the stream."""
     reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=descriptor))
     writer.write(_WORD)
     writer.write_eof()
@@ -317,7 +317,7 @@ class DoorContract(DriverSuite):
 
 
 async def _serve_door(descriptor: int, name: str) -> asyncio.Server:
-    """Answer, on a door, everybody with what they said and a name."""
+    """Answer each connection to a door with its own words and a name."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.read() + f" {name}".encode())

@@ -1,4 +1,4 @@
-"""The containment suite: code that takes all it can get is held, ended in time, and told why.
+"""The containment suite: greedy code is held, ended in time, and given the reason.
 
 Subclass it as the driver contract is subclassed. It is for drivers that claim isolation; others skip it.
 Every test runs beside a second devbox, which has to go on answering.
@@ -72,15 +72,15 @@ class Neighbours:
         return state
 
     async def answers(self, devbox: str = "quiet") -> bool:
-        """Whether a devbox still runs commands."""
+        """Tell whether a devbox still runs commands."""
         return (await self.run("echo here", devbox)).exit_status == 0
 
     async def printed(self, execution_id: str) -> str:
-        """What a command of the hog has printed."""
+        """Return the output of a command of the hog."""
         return (await self.host.tail("hog", execution_id, "stdout", 100))[0]
 
     async def end_of_hog(self) -> DevboxEnded:
-        """Wait until the host says that a devbox has ended."""
+        """Wait for the event that a devbox has ended."""
         async with asyncio.timeout(_PATIENCE_SECONDS):
             async for event in self.host.events():
                 if isinstance(event, DevboxEnded):
@@ -92,7 +92,7 @@ class Neighbours:
 
 @contextlib.asynccontextmanager
 async def neighbours(yard: DriverFixture, **limits: Any) -> AsyncIterator[Neighbours]:
-    """Two devboxes on a host over the yard's driver, ended afterwards."""
+    """Yield two devboxes on a host over the yard's driver, ended afterwards."""
     store = ImageStore(yard.shared / "images", yard.driver.trees)
     await store.open()
     async with Host(yard.folder / "host", yard.driver, store, Vault(yard.folder / "key")) as host:
@@ -106,7 +106,7 @@ async def neighbours(yard: DriverFixture, **limits: Any) -> AsyncIterator[Neighb
 
 
 class ContainmentContract(DriverSuite):
-    """What a devbox uses up is its own."""
+    """Containment: a devbox uses up its own resources only."""
 
     @contract(Capability.ISOLATION, Capability.LIMIT_PIDS)
     async def test_a_fork_bomb_is_held_and_ended_in_time(self, yard: DriverFixture) -> None:
@@ -138,7 +138,7 @@ class ContainmentContract(DriverSuite):
             writer = await two.begin(_SHARED)
             ending = asyncio.create_task(two.end_of_hog())
             while not (await asyncio.wait([ending], timeout=1.0))[0]:
-                # The kernel may end the writer before the first process; what it wrote stays in memory.
+                # The kernel may end the writer before the first process; the written data stays in memory.
                 with contextlib.suppress(BenchyardError):
                     await two.begin(_SHARED)
             assert (await ending).reason == "out_of_memory"
@@ -255,7 +255,7 @@ class ContainmentContract(DriverSuite):
         self, yard: DriverFixture
     ) -> None:
         async with neighbours(yard) as two:
-            # Whoever looks a user up now waits for somebody to write.
+            # Looking up a user now waits for a writer of the pipe.
             await two.run("rm /etc/passwd; mkfifo /etc/passwd")
             limited = await two.begin("true", timeout_seconds=1)
             killed = await two.begin("true")

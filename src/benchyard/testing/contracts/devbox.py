@@ -1,4 +1,4 @@
-"""What every driver owes to a devbox: its life, its disk, its walls."""
+"""Duties of every driver to a devbox: its life, its disk, its walls."""
 
 import asyncio
 import socket
@@ -236,7 +236,7 @@ async def _left_nothing(yard: DriverFixture, spec: DevboxSpec) -> None:
 
 
 async def _settled(stdout: Path) -> int:
-    """The size of a file that stopped growing; what was in a pipe may still arrive after a freeze."""
+    """Return the size of a file that stopped growing; bytes in a pipe may still arrive after a freeze."""
     sizes = [-1]
     while len(sizes) < _SAMPLES or len(set(sizes[-_SAMPLES:])) > 1:
         assert len(sizes) < _SAMPLES * 100, "a frozen devbox goes on writing"

@@ -1,4 +1,4 @@
-"""The driver contract as tests: what every way of holding devboxes owes.
+"""The driver contract as tests: the duties of every way of holding devboxes.
 
 Subclass it in a test module, say how to make the driver, and pytest does the rest:
 
@@ -6,7 +6,7 @@ Subclass it in a test module, say how to make the driver, and pytest does the re
         def make_driver(self, folder):
             return MyDriver(folder, {})
 
-What needs a capability the driver does not claim is skipped, and says so.
+Tests of a capability that the driver does not claim are skipped, with the reason.
 """
 
 from benchyard.testing.contracts.changes import AnswerContract, ChangeContract
@@ -34,4 +34,4 @@ class DriverContract(
     RoomContract,
     TracingContract,
 ):
-    """Every test a driver has to pass."""
+    """All tests a driver has to pass."""

@@ -1,4 +1,4 @@
-"""The ground of a driver's contract tests: a driver, devboxes, commands in them, and no traces after."""
+"""The base of a driver's contract tests: a driver, devboxes, commands in them, and no traces after."""
 
 import asyncio
 import itertools
@@ -100,7 +100,7 @@ _PASSWD = "root:x:0:0:root:/root:/bin/bash\n"  # noqa: S105  no password is in i
 
 
 def write_system(target: Path, more: Sequence[str] = ()) -> None:
-    """Fill a new folder with programs, these too, with their libraries and Python's modules."""
+    """Fill a new folder with programs, including `more`, their libraries and Python's modules."""
     for name in _FOLDERS:
         (target / name).mkdir(parents=True)
     for name in ("tmp", "var/tmp"):
@@ -127,7 +127,7 @@ def _copy(source: Path, place: Path) -> None:
 
 
 def _copy_modules(target: Path, python: Path) -> list[Path]:
-    """Copy Python's standard library; returns those parts of it that need libraries themselves."""
+    """Copy Python's standard library; return the parts of it that need libraries themselves."""
     if not python.exists():
         return []
     found = subprocess.run(
@@ -147,22 +147,22 @@ def _libraries(files: list[Path]) -> set[Path]:
 
 
 PATIENCE_SECONDS = 60.0
-"""How long anything may take before a test calls it missing."""
+"""Seconds that any event may take before a test counts it as missing."""
 _SMALL = "small-system"
 
 
 class DriverSuite:
-    """What a suite provides: drivers, and a root filesystem for their devboxes."""
+    """Parts that a suite provides: drivers, and a root filesystem for their devboxes."""
 
     def make_driver(self, folder: Path) -> Driver:
-        """A new driver that keeps its state in `folder`; called again to take up what an earlier one left."""
+        """Return a new driver with its state in `folder`; called again to take over an earlier one's."""
         raise NotImplementedError
 
     async def make_rootfs(self, driver: Driver, folder: Path) -> Rootfs:
-        """What devboxes start from: the view of this machine's own system, unless overridden.
+        """Return the root of devboxes: the view of this machine's own system, unless overridden.
 
-        Drivers that cannot have that get copies of some of its programs. `folder` is the same for all tests
-        with this driver.
+        Drivers without that view get copies of some of its programs. `folder` is the same for all tests with
+        this driver.
         """
         store = ImageStore(folder / "images", driver.trees)
         await store.open()
@@ -177,7 +177,7 @@ class DriverSuite:
 
 @dataclass(frozen=True)
 class CompletedCommand:
-    """A command that has ended."""
+    """A completed command."""
 
     stdout: bytes
     stderr: bytes
@@ -197,7 +197,7 @@ class DriverFixture:
         self._numbers = itertools.count(1)
 
     async def open(self) -> None:
-        """Get driver and root filesystem ready; skips where this machine does not allow the driver."""
+        """Get driver and root filesystem ready; skip if this machine does not allow the driver."""
         (self.folder / "driver").mkdir(parents=True)
         try:
             await self.driver.__aenter__()
@@ -206,8 +206,8 @@ class DriverFixture:
         self.rootfs = await self.suite.make_rootfs(self.driver, self.shared)
 
     async def close(self) -> None:
-        """Stop every devbox and take its disk away."""
-        # Last made first: what shares another one's network may have to go before it.
+        """Stop every devbox and remove its disk."""
+        # Last made first: a devbox that shares another one's network may have to go before it.
         for devbox, spec in reversed(self.specs.items()):
             await self.driver.stop(devbox)
             await self.driver.storage.discard(devbox)
@@ -221,7 +221,7 @@ class DriverFixture:
             pytest.skip(f"the driver cannot do this here: it lacks {', '.join(lacking)}")
 
     def spec(self, **changes: Any) -> DevboxSpec:
-        """A devbox that could be started."""
+        """Return the spec of a devbox that could be started."""
         name = changes.pop("id", f"dbx_{next(self._numbers)}")
         folder = self.folder / "devboxes" / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -230,7 +230,7 @@ class DriverFixture:
         return spec
 
     async def devbox(self, **changes: Any) -> str:
-        """Start a devbox; its id."""
+        """Start a devbox; return its id."""
         spec = self.spec(**changes)
         await self.driver.start(spec)
         return spec.id
@@ -258,13 +258,13 @@ class DriverFixture:
         return await self.finish(await self.begin(devbox, script, **changes))
 
     async def text(self, devbox: str, script: str, **changes: Any) -> str:
-        """What a script that succeeds prints."""
+        """Return the output of a script that must succeed."""
         result = await self.run(devbox, script, **changes)
         assert result.status.exit_status == 0, result
         return result.stdout.decode().strip()
 
     async def close_input(self, devbox: str, command: Command) -> None:
-        """Say that nothing more is coming on the standard input of a command."""
+        """Close the standard input of a command."""
         assert await self.driver.control(devbox, command.id, Stdin(close=True))
 
     async def shows(self, command: Command, text: bytes) -> None:
@@ -282,13 +282,13 @@ class DriverFixture:
         return await asyncio.to_thread(_read_all, descriptor)
 
     async def renew(self) -> None:
-        """Drop the driver as a server that ends does, and make it anew."""
+        """Drop the driver like a server that ends, and make it anew."""
         await self.driver.__aexit__(None, None, None)
         self.driver = self.suite.make_driver(self.folder / "driver")
         await self.driver.__aenter__()
 
     async def layer(self, devbox: str) -> Path:
-        """A copy of what a running devbox has changed so far, as a layer."""
+        """Return a copy of a running devbox's changes so far, as a layer."""
         target = self.folder / f"layer_{next(self._numbers)}"
         await self.driver.freeze(devbox)
         try:
@@ -299,11 +299,11 @@ class DriverFixture:
         return target
 
     def on_top(self, *layers: Path) -> Rootfs:
-        """The root filesystem with more layers on it, topmost first."""
+        """Return the root filesystem with more layers on it, topmost first."""
         return Rootfs((*layers, *self.rootfs.layers), self.rootfs.host_dirs)
 
     def marker(self) -> str:
-        """A number of seconds nobody else sleeps: processes that do are found by it."""
+        """Return a number of seconds that no other process sleeps, by which to find its processes."""
         return f"{1000 + next(self._numbers)}.{os.getpid()}{time.monotonic_ns() % 10**9}"
 
 
@@ -318,7 +318,7 @@ def _read_all(descriptor: int) -> bytes:
 
 
 async def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Wait until something holds, or fail naming it."""
+    """Wait until a condition holds, or fail naming it."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     delay = 0.002
     while not holds():
@@ -328,12 +328,12 @@ async def eventually(holds: Callable[[], bool], what: str) -> None:
 
 
 def processes_with(text: str) -> list[int]:
-    """The processes of this machine with `text` in their command line."""
+    """Return the processes of this machine with `text` in their command line."""
     return [pid for pid in _pids() if text.encode() in _read(f"/proc/{pid}/cmdline")]
 
 
 def holders(place: Path | str) -> list[int]:
-    """The processes, our own left out, that name a folder in their command line, mounts or open files.
+    """Return the processes, our own left out, that name a folder in their command line, mounts or open files.
 
     Or a socket, as `socket:[INODE]`.
     """
@@ -350,7 +350,7 @@ def _holds(pid: int, path: str) -> bool:
 
 
 def _mounts(pid: int, path: str) -> bool:
-    """Whether something in a folder is mounted there; the folder itself may be a mount that everybody has."""
+    """Tell whether a process sees a mount below a folder; the folder itself may be a common mount."""
     lines = _read(f"/proc/{pid}/mountinfo").decode(errors="replace").splitlines()
     return any(path in line and line.split()[4] != path for line in lines)
 
@@ -372,7 +372,7 @@ Run = Callable[[Suite, Path, pytest.TempPathFactory, pytest.FixtureRequest], Non
 
 
 def contract(*capabilities: Capability) -> Callable[[Test[Suite]], Run[Suite]]:
-    """Make an async test over a yard into one that pytest runs, skipped unless the driver can do all that."""
+    """Turn an async test over a yard into one that pytest runs, skipped if the driver lacks a capability."""
 
     def made(test: Test[Suite]) -> Run[Suite]:
         async def live(suite: Suite, yard: DriverFixture) -> None:

@@ -1,4 +1,4 @@
-"""Files of devboxes: bytes in are bytes out, no path leads out, and shown folders are only read."""
+"""Files of devboxes: bytes in are bytes out, no path leads out, and shown folders are read-only."""
 
 import os
 from pathlib import Path

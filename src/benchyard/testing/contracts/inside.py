@@ -1,4 +1,4 @@
-"""What every driver owes to whoever asks what goes on in a devbox: processes, and files that are opened."""
+"""Duties of every driver in watching a devbox: its processes, and the files that are opened."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def _with(found: list[DevboxProcess], text: str) -> list[DevboxProcess]:
 
 
 class InsideContract(DriverSuite):
-    """What runs, and what it opens."""
+    """Inside a devbox: its processes, and the files they open."""
 
     @contract()
     async def test_processes_are_listed_without_our_own(self, yard: DriverFixture) -> None:
@@ -132,7 +132,7 @@ class InsideContract(DriverSuite):
         watch = await yard.driver.inside.watch(devbox, [f"{base}/{name}" for name in names])
         assert watch is not None
         await yard.text(devbox, _OPENS)
-        # A link is told when what it leads to is opened.
+        # A link is reported when its target is opened.
         opened = ("b\\xffd", "d/by-link", "hard", "l", "program", "read")
         assert watch.close() == [f"{base}/{name}" for name in opened]
         again = await yard.driver.inside.watch(devbox, [f"{base}/read", f"{base}/untouched"])

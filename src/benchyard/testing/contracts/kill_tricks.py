@@ -1,8 +1,8 @@
 """Programs that try to outlive their end, run inside a devbox: `python3 kill_tricks.py NAME`.
 
-Each writes `x` to descriptor 8 once its trick is under way. Whoever reads there learns by the end of the file
-that nothing of it is left, wherever it has forked to. A trick that nobody could end ends by itself within two
-minutes, and forks no faster than it must: a driver without limits must not fill its machine.
+Each writes `x` to descriptor 8 once its trick is under way. The reader of that pipe sees the end of the file
+once no process of it is left, wherever it has forked to. A trick that could not be ended ends by itself
+within two minutes, and forks no faster than it must: a driver without limits must not fill its machine.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def _leave_by_first_thread(work: Callable[[], None]) -> None:
 
 
 def _roll(*, apart: bool = False) -> None:
-    """Fork the next one and end, for ever."""
+    """Fork the next process and end, for ever."""
     _wait_a_little()
     if os.fork():
         os._exit(0)
@@ -58,7 +58,7 @@ def _wait_a_little() -> None:
 
 
 def zombie_leader() -> None:
-    """The first thread ends, another goes on."""
+    """End the first thread while another goes on."""
 
     def work() -> None:
         _begin()
@@ -68,7 +68,7 @@ def zombie_leader() -> None:
 
 
 def rolling_fork() -> None:
-    """A chain of processes, each of which lives for less than a scan takes."""
+    """Run a chain of processes, each of which lives for less time than a scan takes."""
     for at in range(100_000_000):
         if at == 20:
             _begin()
@@ -76,7 +76,7 @@ def rolling_fork() -> None:
 
 
 def rolling_sessions() -> None:
-    """Some such chains side by side, each link in a session of its own."""
+    """Run some such chains side by side, each link in a session of its own."""
     for _ in range(_CHAINS):
         if os.fork() == 0:
             break
@@ -86,7 +86,7 @@ def rolling_sessions() -> None:
 
 
 def rolling_zombies() -> None:
-    """A chain of processes that show as zombies while a thread of theirs forks the next."""
+    """Run a chain of processes that show as zombies while a thread of theirs forks the next."""
     _begin()
 
     def work() -> None:
@@ -100,7 +100,7 @@ def rolling_zombies() -> None:
 
 
 def undone_stops() -> None:
-    """A chain whose links tell themselves to go on, as fast as they can."""
+    """Run a chain whose links send themselves the signal to continue, as fast as they can."""
     _begin()
     while True:
         for _ in range(50):
@@ -109,7 +109,7 @@ def undone_stops() -> None:
 
 
 def adopted_siblings() -> None:
-    """Children that are their parent's siblings from the start."""
+    """Make children that are their parent's siblings from the start."""
     _begin()
     while True:
         _wait_a_little()
@@ -118,7 +118,7 @@ def adopted_siblings() -> None:
 
 
 def subreaper() -> None:
-    """A daemon that takes the place of the one who is to find its children, deaf to signals."""
+    """Run a daemon that becomes the subreaper instead of the supervisor, deaf to signals."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if os.fork():
@@ -135,7 +135,7 @@ def subreaper() -> None:
 
 
 def crowd() -> None:
-    """More processes than a short list shows, each with a thread that outlives its first."""
+    """Run more processes than a short list shows, each with a thread that outlives its first."""
     for _ in range(250):
         if os.fork() == 0:
             _leave_by_first_thread(_for_ever)

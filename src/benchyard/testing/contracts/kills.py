@@ -1,4 +1,4 @@
-"""What every driver owes to whoever ends something: nothing of it is left, and nobody else is touched."""
+"""Duties of every driver in ending things: no process of it is left, and no other is touched."""
 
 import os
 from pathlib import Path
@@ -16,14 +16,14 @@ from benchyard.testing.contracts.kill_tricks import TRICKS
 
 _SOURCE = Path(__file__).with_name("kill_tricks.py")
 _SOME = ("zombie_leader", "rolling_zombies", "rolling_fork")
-"""Those that are tried all at once; more would keep each other from getting under way."""
+"""Tricks that are tried all at once; more would keep each other from getting under way."""
 _LIMIT_SECONDS = 6.0
-"""Enough for all of them to get under way on a busy machine."""
+"""Enough time for all of them to get under way on a busy machine."""
 _LEFT = "{0} >/dev/null 2>&1 &"
 
 
 class _Trick:
-    """A program that tries to outlive its end, and how it is known whether it has."""
+    """A program that tries to outlive its end, and the pipe that shows whether it has."""
 
     def __init__(self, yard: DriverFixture, name: str) -> None:
         self.name = name
@@ -38,7 +38,7 @@ class _Trick:
         return ((self._path, "w"),)
 
     def is_left(self) -> bool:
-        """Whether any process of it still holds what it was given."""
+        """Tell whether any process of it still holds the pipe."""
         while True:
             try:
                 read = os.read(self._reader, 4096)
@@ -73,7 +73,7 @@ async def _devbox(yard: DriverFixture) -> str:
 
 
 async def _all_ways(yard: DriverFixture, devbox: str) -> list[_Trick]:
-    """Some tricks twice, all at once: below a command that runs, and left by one that ended by itself."""
+    """Begin some tricks twice, all at once: below a running command, and left by one that ended normally."""
     tricks = []
     for name in _SOME:
         tricks.append(await _begin(yard, devbox, name))
@@ -85,7 +85,7 @@ async def _all_ways(yard: DriverFixture, devbox: str) -> list[_Trick]:
 
 
 class KillContract(DriverSuite):
-    """Time limits, kills and ends, for those who try to outlive them."""
+    """Time limits, kills and ends, against programs that try to outlive them."""
 
     @contract()
     async def test_nothing_outlives_a_time_limit(self, yard: DriverFixture) -> None:
@@ -159,7 +159,7 @@ class KillContract(DriverSuite):
         for name in TRICKS:
             script = "{0} & read _; kill -9 $PPID; sleep 600"
             trick = await _begin(yard, devbox, name, script, attach_stdin=True)
-            # Not asked whether it arrived: who would say so may be dead by then.
+            # Not asked whether it arrived: the process that would answer may be dead by then.
             await yard.driver.control(devbox, trick.command.id, Stdin(close=True))
             assert (await yard.finish(trick.command)).status.exit_status == 137, name
             await eventually(lambda trick=trick: not trick.is_left(), f"the end of {name}")  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """Ways by which one process reaches into another, run inside a devbox: `python3 reach_tricks.py WORD FILE`.
 
 It waits, as a process whose first thread has ended, for another one that has WORD among its arguments, tries
-every way on it, and writes what each came to into FILE. If nobody comes, it ends within two minutes.
+every way on it, and writes the outcome of each into FILE. If none comes, it ends within two minutes.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ def _vm(number: int) -> Callable[[int], None]:
         line = next(line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if " rw" in line)
         there = (ctypes.c_long * 2)(int(line.split("-")[0], 16), 8)
         if number == _WRITE:
-            # What is there already: nobody is to fall over it.
+            # The bytes that are there already: the target must not crash.
             _call(_READ, pid, ctypes.addressof(here), 1, ctypes.addressof(there), 1, 0)
         _call(number, pid, ctypes.addressof(here), 1, ctypes.addressof(there), 1, 0)
 
@@ -76,7 +76,7 @@ WAYS: dict[str, Callable[[int], None]] = {
 
 
 def attempts(pid: int) -> dict[str, str]:
-    """What each way came to."""
+    """Return the outcome of each way."""
     said = {}
     for name, reach in WAYS.items():
         try:

@@ -1,4 +1,4 @@
-"""Clean rooms as every driver owes them, and the refusal of tracing where a driver claims it."""
+"""Clean rooms, as required of every driver, and the refusal of tracing where a driver claims it."""
 
 import os
 import signal
@@ -40,7 +40,7 @@ REACHING_CALLS = ("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pi
 
 
 class RoomContract(DriverSuite):
-    """What whoever grades must be able to rely on."""
+    """Room guarantees that grading relies on."""
 
     @contract()
     async def test_a_strict_command_says_nothing_after_its_end(self, yard: DriverFixture) -> None:
@@ -70,7 +70,7 @@ class RoomContract(DriverSuite):
         spoken = "head -c 3000000 /dev/zero; yes | head -c 60000 >&2"
         result = await yard.run(devbox, spoken, strict=True)
         assert (len(result.stdout), len(result.stderr)) == (3_000_000, 60_000)
-        # In the devbox's pipe at once, with nobody there any more who wrote it.
+        # In the devbox's pipe at once, with its writer gone.
         quick = ("/bin/sh", "-c", "printf %060000d 7; kill -9 $$")
         for _ in range(10):
             ended = await yard.run(devbox, argv=quick, strict=True)
@@ -169,7 +169,7 @@ class RoomContract(DriverSuite):
 
 
 async def reaches(yard: DriverFixture, devbox: str) -> dict[str, str]:
-    """What a process gets of its own child, call by call."""
+    """Return the outcome of a process's attempts to reach its own child, call by call."""
     result = await yard.run(devbox, argv=("/usr/bin/python3", "-c", _REACH))
     lines = result.stdout.decode().splitlines()
     assert lines, result.stderr
@@ -338,7 +338,7 @@ async def _devbox(yard: DriverFixture) -> str:
 async def _reached(
     yard: DriverFixture, devbox: str, user: str, *, refused: bool = False, words: str = ""
 ) -> dict[str, str]:
-    """What a process of this user that was left behind gets of a scorer of the same user."""
+    """Return the outcome of a left-behind process's attempts to reach a scorer of the same user."""
     word, file = f"scorer-{yard.marker()}", f"/shared/found-{yard.marker()}"
     waiter = f"python3 {_TRICK} {word} {file} > /dev/null 2>&1 &"
     await yard.run(devbox, waiter, user=user)

@@ -31,12 +31,12 @@ from benchyard.testing.contracts.driver_fixture import DriverFixture, DriverSuit
 
 @dataclass(frozen=True)
 class LanguageScripts:
-    """What each of these is in one language."""
+    """Scripts for the tests, in one language."""
 
     reads: str
-    """Prints the score that stands in the file `answer`."""
+    """Prints the score in the file `answer`."""
     looks_at_context: str
-    """Prints 1.0 if the environment and the file have the facts of the run."""
+    """Prints 1.0 if the environment and the context file hold the facts of the run."""
     programs: Mapping[str, str]
 
 
@@ -70,7 +70,7 @@ UNUSABLE = {
     "a long line": "'xxxx",
     "bytes": "\ufffd",
 }
-"""Name of a program -> what is said of its last line."""
+"""Name of a program -> the complaint about its last line."""
 
 FAILING = {
     "hangs": "scorer_timeout_sec",
@@ -78,7 +78,7 @@ FAILING = {
     "killed": "signal 9",
     "crashes after a score": "signal 11",
 }
-"""Name of a program -> why it has no score."""
+"""Name of a program -> the reason why it has no score."""
 
 BASH = LanguageScripts(
     reads="cat answer\n",
@@ -166,12 +166,12 @@ print(float(same and json.loads(whole)["benchyard"]["problem_statement"].startsw
 
 
 _GIVES_UP_SECONDS = 60.0
-"""How long after its time a command may take to be gone."""
+"""Seconds after a command's timeout within which it must be gone."""
 _STRICT: dict[str, Any] = {"strict": True} if "strict" in {one.name for one in fields(Command)} else {}
 
 
 class ScoringRoom(Room):
-    """One scorer's sight of a devbox of a yard."""
+    """A scorer's view of a devbox of a yard."""
 
     def __init__(
         self, yard: DriverFixture, devbox: str, *, user: str = "root", seconds: float = 60.0
@@ -180,7 +180,7 @@ class ScoringRoom(Room):
         self.user = user
         self.seconds = seconds
         self.environment: dict[str, str] = {}
-        """Of the devbox: as an image or a scenario sets it."""
+        """Variables of the devbox: as an image or a scenario sets them."""
         self._yard = yard
         self._devbox = devbox
         self._began: float | None = None
@@ -269,7 +269,7 @@ def _end(path: Path, most: int) -> bytes:
 
 
 async def devbox_with(yard: DriverFixture, kits: Sequence[Kit], **changes: Any) -> str:
-    """Start a devbox that shows these kits; skips the test where the driver cannot show folders."""
+    """Start a devbox that shows these kits; skip the test if the driver cannot show folders."""
     if not kits:
         return await yard.devbox(**changes)
     if "mounts" not in {one.value for one in yard.driver.capabilities}:
@@ -285,32 +285,32 @@ _PLANTED = {
     **dict.fromkeys(("sitecustomize.py", "usercustomize.py", "json.py"), "print(1.0); raise SystemExit"),
     **dict.fromkeys(("sgconfig.yml", "pyvenv.cfg", "uv.toml"), "{{{"),
 }
-"""What an agent could leave in the hope that a scorer reads it."""
+"""Files an agent could leave in the hope that a scorer reads them."""
 
 
 @dataclass(frozen=True)
 class GradingCase:
-    """A scorer, and what the agent left for it in the working directory."""
+    """A scorer, and the files the agent left for it in the working directory."""
 
     fields: Mapping[str, Any]
     files: Mapping[str, str] = field(default_factory=dict)
     score: float = 1.0
     scripts: Mapping[str, str] = field(default_factory=dict)
-    """Those of registered custom scorers."""
+    """Scripts of registered custom scorers."""
 
 
 class GradingSuite(DriverSuite):
-    """Scorers of one type, graded with in real devboxes."""
+    """Scorers of one type, used for grading in real devboxes."""
 
     type: ClassVar[str]
 
     def make_driver(self, folder: Path) -> Driver:
-        """The native driver, unless overridden."""
+        """Return the native driver, unless overridden."""
         driver: Driver = registry.load("devboxes", "native")(folder, {})
         return driver
 
     def scorer(self, case: GradingCase) -> Scorer[Any]:
-        """The scorer of a case."""
+        """Return the scorer of a case."""
         return catalog.parse(
             self.type, case.fields, ScoringContext({"problem_statement": STATEMENT}, case.scripts)
         )
@@ -339,39 +339,39 @@ class GradingSuite(DriverSuite):
         return graded
 
     async def scores(self, yard: DriverFixture, *cases: GradingCase, **room: Any) -> list[float]:
-        """The scores of cases that have one."""
+        """Return the scores of cases that have one."""
         graded = await self.grade(yard, *cases, **room)
         assert all(isinstance(each, Verdict) for each in graded), graded
         return [each.score for each in graded if isinstance(each, Verdict)]
 
 
 class ScorerContract(GradingSuite):
-    """What every scorer owes: a score from 0 to 1, or ScorerFailed."""
+    """Duties of every scorer: a score from 0 to 1, or ScorerFailed."""
 
     wrong_kinds: ClassVar[Mapping[str, Any]] = {}
-    """Field -> a value of a wrong kind, for fields that a number is right for."""
+    """Field -> a value of a wrong kind, for fields that accept a number."""
 
     def passes(self) -> GradingCase:
-        """One that is graded with more than 0."""
+        """Return a case that is graded with more than 0."""
         raise NotImplementedError
 
     def fails(self) -> GradingCase:
-        """One that is graded lower, because of what the agent left."""
+        """Return a case that is graded lower, because of the files the agent left."""
         raise NotImplementedError
 
     def test_it_is_found_by_its_type(self) -> None:
-        """The catalog has it, and gives it its context."""
+        """The catalog finds the scorer by its type, with its context."""
         scorer = self.scorer(self.passes())
         assert self.type in catalog.types()
         assert scorer.context.facts == {"problem_statement": STATEMENT}
 
     def test_fields_it_does_not_know_are_ignored(self) -> None:
-        """As everywhere on the wire."""
+        """Unknown fields are ignored everywhere on the wire."""
         fields = {**self.passes().fields, "of_a_newer_client": {"x": 1}}
         assert catalog.parse(self.type, fields, ScoringContext()).config == self.scorer(self.passes()).config
 
     def test_fields_of_a_wrong_kind_are_refused_by_name(self) -> None:
-        """Each of them; a number is right for few."""
+        """Each field is refused; few of them accept a number."""
         for name in self.scorer(self.passes()).Config.model_fields:
             wrong = self.wrong_kinds.get(name, 7)
             with pytest.raises(UsageError, match=name):
@@ -427,27 +427,27 @@ class ScorerContract(GradingSuite):
 
 
 def kits_of(yard: DriverFixture) -> Kits:
-    """The kits that all suites share: some take seconds to make."""
+    """Return the kits that all suites share: some take seconds to make."""
     return KitFolders(yard.shared.parent / "scorer-kits")
 
 
 class PrintingContract(ScorerContract):
-    """What scorers owe whose script prints the score: any last line is possible."""
+    """Duties of scorers whose script prints the score: any last line is possible."""
 
     scripts: ClassVar[LanguageScripts]
 
     def script(self, text: str) -> GradingCase:
-        """A scorer that runs this."""
+        """Return a scorer that runs this script."""
         raise NotImplementedError
 
     def passes(self) -> GradingCase:
-        """It looks at a file."""
+        """Return a case whose script looks at a file."""
         return GradingCase(
             self.script(self.scripts.reads).fields, {"answer": "0.75\n"}, 0.75, self._registered()
         )
 
     def fails(self) -> GradingCase:
-        """The file says otherwise."""
+        """Return a case whose file says otherwise."""
         return GradingCase(self.script(self.scripts.reads).fields, {"answer": "0\n"}, 0.0, self._registered())
 
     def _registered(self) -> Mapping[str, str]:
@@ -487,18 +487,18 @@ class PrintingContract(ScorerContract):
 
 
 class PassingContract(ScorerContract):
-    """What scorers owe whose command passes by exiting with 0."""
+    """Duties of scorers whose command passes by exiting with 0."""
 
     def command(self, text: str) -> GradingCase:
-        """A scorer that runs this."""
+        """Return a scorer that runs this command."""
         raise NotImplementedError
 
     def passes(self) -> GradingCase:
-        """It looks at a file."""
+        """Return a case whose command looks at a file."""
         return GradingCase(self.command("grep -q yes answer").fields, {"answer": "yes\n"}, 1.0)
 
     def fails(self) -> GradingCase:
-        """The file says otherwise."""
+        """Return a case whose file says otherwise."""
         return GradingCase(self.command("grep -q yes answer").fields, {"answer": "no\n"}, 0.0)
 
     @contract()

@@ -1,1 +1,1 @@
-"""The escape suite: what code in a devbox tries in order to get out."""
+"""The escape suite: attempts of code in a devbox to get out."""

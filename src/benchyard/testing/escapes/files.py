@@ -1,4 +1,4 @@
-"""Escape attempts by what the host does with files of a devbox: reads, writes, snapshots, archives."""
+"""Escape attempts through the host's handling of devbox files: reads, writes, snapshots, archives."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ _NOT_FILES = ("/proc/self/exe", "/proc/self/mem", "/proc/1/mem", "/proc/sys/kern
 
 
 class FileEscapes(DriverSuite):
-    """Links that point out, ways that change between two looks, archives that climb, programs with rights."""
+    """Links that point out, paths that change between looks, archives that climb, programs with rights."""
 
     @contract(Capability.ISOLATION)
     async def test_a_way_that_changes_under_a_reader_or_writer_stays_inside(
@@ -66,7 +66,7 @@ class FileEscapes(DriverSuite):
         devbox, outside = await _with_swapper(yard)
         for number in range(_TRIES // 10):
             copy = yard.folder / f"copy_{number}"
-            # What vanishes during a copy may fail it; a snapshot is taken of a devbox that stands still.
+            # A file that vanishes during a copy may fail it; real snapshots are taken of a still devbox.
             with contextlib.suppress(OSError, BenchyardError):
                 await yard.driver.trees.copy(yard.specs[devbox].changes, copy)
             with contextlib.suppress(OSError, BenchyardError):
@@ -178,7 +178,7 @@ def _outside(yard: DriverFixture) -> Path:
 
 
 async def _with_swapper(yard: DriverFixture) -> tuple[str, Path]:
-    """A devbox in which `~/way` is now a folder, now a link inside, now a link out."""
+    """Start a devbox in which `~/way` is now a folder, now a link inside, now a link out."""
     outside = _outside(yard)
     devbox = await yard.devbox()
     swapping = await yard.begin(devbox, argv=("/usr/bin/python3", "-c", _SWAP.format(outside=str(outside))))

@@ -25,7 +25,7 @@ _PTRACE_ATTACH, _PTRACE_SEIZE = 16, 0x4206
 
 
 def _machinery() -> list[int]:
-    """The first process, and every other one of the devbox's own (the supervisors)."""
+    """Return the first process, and every other one of the devbox's own (the supervisors)."""
     pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
     found = [pid for pid in pids if _cmdline(pid).startswith(b"benchyard")]
     assert len(found) > 1, f"this devbox hides its own machinery: {found}"
@@ -124,7 +124,7 @@ def kill_the_first_process(_facts: Facts) -> str | None:
             os.kill(1, number)
         except PermissionError:
             continue
-    # Whoever reads this asks the devbox whether it is still there.
+    # The reader of this result checks whether the devbox is still there.
     state = Path("/proc/1/stat").read_text().rpartition(")")[2].split()[0]
     return "the first process was stopped" if state in "TtZX" else None
 
@@ -178,7 +178,7 @@ def break_out_of_a_second_root(facts: Facts) -> str | None:
 
 
 def write_to_proc(_facts: Facts) -> str | None:
-    """Open every file of /proc that tells of the machine, not of a process, for writing."""
+    """Open every file of /proc that concerns the machine, not a process, for writing."""
     paths = []
     for folder, folders, files in os.walk("/proc"):
         if folder == "/proc":
@@ -284,7 +284,7 @@ def type_into_a_terminal(_facts: Facts) -> str | None:
 
 
 def type_into_a_terminal_by_a_wide_number(_facts: Facts) -> str | None:
-    """The kernel looks at the lower half of the request only; so must the filter."""
+    """Use a request number whose upper half the kernel ignores; so must the filter."""
     _master, slave = pty.openpty()
     call((16, 29), slave, termios.TIOCSTI | 1 << 32, b"x")
     return "typed"

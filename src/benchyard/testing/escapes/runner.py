@@ -1,8 +1,8 @@
-"""Carries out escape attempts inside a devbox and tells what came of each; needs nothing but Python.
+"""The runner of escape attempts inside a devbox, which reports their outcomes; needs nothing but Python.
 
 An attempt is a function. It raises OSError when the kernel refuses, returns None when it got nothing, and
-returns a text when it got something it should not have. Anything else is an attempt that does not work, which
-proves nothing and is told as well.
+returns a text when it got something it should not have. Any other outcome means that the attempt itself is
+broken, which proves nothing and is reported as well.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ _libc.syscall.restype = ctypes.c_long
 
 
 def call(numbers: tuple[int | None, int | None], *arguments: int | bytes | None) -> int:
-    """A system call by its numbers on x86_64 and aarch64; raises OSError, ENOSYS where there is none."""
+    """Make a system call by its numbers on x86_64 and aarch64; raise OSError, ENOSYS if there is none."""
     number = numbers[_COLUMN[platform.machine()]]
     if number is None:
         raise OSError(38, "this architecture has no such call")
@@ -51,7 +51,7 @@ _REFUSALS = frozenset({1, 2, 3, 5, 6, 13, 18, 19, 26, 30, 38, 97, 101, 111, 113}
 
 
 def _try(attempt: Attempt, facts: dict[str, Any]) -> str:
-    """Carry one attempt out in a child, because it may well cost the process that makes it."""
+    """Carry one attempt out in a child, because it may well kill the process that makes it."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -67,7 +67,7 @@ def _try(attempt: Attempt, facts: dict[str, Any]) -> str:
 
 
 def main(attempts: Iterable[Attempt]) -> None:
-    """Carry out all attempts with the facts on standard input, and print what came of each."""
+    """Carry out all attempts with the facts on standard input, and print the outcome of each."""
     facts = json.load(sys.stdin)
     outcomes = {attempt.__name__.replace("_", " "): _try(attempt, facts) for attempt in attempts}
     sys.stdout.write(json.dumps(outcomes))

@@ -1,4 +1,4 @@
-"""Escape attempts by what one kernel shares among all, run inside a devbox: memory, queues, mounts."""
+"""Escape attempts through resources that a kernel shares, run inside a devbox: memory, queues, mounts."""
 
 import ctypes
 import fcntl
@@ -50,7 +50,7 @@ def find_mounts_that_the_host_shares(_facts: Facts) -> str | None:
 
 
 def find_mounts_with_devices(_facts: Facts) -> str | None:
-    """Where a device's node, wherever it came from, would be that device."""
+    """Find mounts on which a device node would act as that device."""
     lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     kept = ("/dev", "/proc")
     open_ones = [fields[4] for fields in lines if "nodev" not in fields[5].split(",")]
@@ -59,7 +59,7 @@ def find_mounts_with_devices(_facts: Facts) -> str | None:
 
 
 def inherit_descriptors(_facts: Facts) -> str | None:
-    """The runner's own are the three of every command, and the pipe it is told by."""
+    """Find descriptors beyond the runner's own: the three of every command, and its input pipe."""
     held = {}
     for name in os.listdir("/proc/self/fd"):
         try:

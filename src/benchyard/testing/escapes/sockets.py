@@ -107,7 +107,7 @@ def open_a_socket_of_a_rare_protocol(_facts: Facts) -> str | None:
 
 
 def hear_of_the_hosts_processes(_facts: Facts) -> str | None:
-    """The kernel tells of forks and programs by this protocol, to those it takes for the host's."""
+    """Listen on the protocol by which the kernel reports forks and programs to processes of the host."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _CONNECTOR) as hear:
         hear.bind((0, 1))
         wanted = struct.pack("=IHHIIIIIIHHI", 40, 3, 0, 0, 0, 1, 1, 0, 0, 4, 0, 1)

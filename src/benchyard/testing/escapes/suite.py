@@ -1,4 +1,4 @@
-"""The escape suite: what code in a devbox tries in order to get out, and must not get by with.
+"""The escape suite: attempts of code in a devbox to get out, which must fail.
 
 Subclass it as the driver contract is subclassed. It is for drivers that claim isolation; others skip it.
 """
@@ -26,10 +26,10 @@ _CREATE, _REMOVE = 0o1000, 0
 
 
 class EscapeContract(FileEscapes):
-    """Attempts by system call, by reaching for what is outside, and by files the host handles."""
+    """Attempts by system call, by reaching outside, and through files that the host handles."""
 
     harmless: Mapping[str, str] = {}
-    """Attempts that get somewhere with this driver, and why that is no way out."""
+    """Attempts that succeed with this driver, and the reason why that is no way out."""
 
     @contract(Capability.ISOLATION)
     async def test_no_system_call_leads_out(self, yard: DriverFixture) -> None:
@@ -61,7 +61,7 @@ class EscapeContract(FileEscapes):
         assert before is None or (resolver.read_bytes(), resolver.stat().st_mode) == before
 
     async def _attempt(self, yard: DriverFixture, devbox: str, script: str, facts: dict[str, Any]) -> None:
-        """Carry out the attempts of a script as every user there is; fails naming those that succeed."""
+        """Carry out the attempts of a script as every user there is; fail naming those that succeed."""
         for name in _SCRIPTS:
             source = await asyncio.to_thread((_HERE / f"{name}.py").read_bytes)
             await yard.write(devbox, f"{_PLACE}/benchyard/testing/escapes/{name}.py", source)
@@ -83,7 +83,7 @@ class EscapeContract(FileEscapes):
 
 
 def _facts(yard: DriverFixture, held: ExitStack, marker: str) -> dict[str, Any]:
-    """Things of the host that are really there, to be reached for."""
+    """Return existing things of the host, as targets of the attempts."""
     secret = yard.folder / "secret"
     secret.write_text(marker)
     secret.chmod(0o644)
@@ -111,7 +111,7 @@ def _facts(yard: DriverFixture, held: ExitStack, marker: str) -> dict[str, Any]:
 
 
 def _share_memory(held: ExitStack, marker: str) -> int:
-    """A segment of System V memory on the host that everybody may attach to; its key."""
+    """Make a segment of System V memory on the host that every user may attach to; return its key."""
     key = 1 + hash(marker) % (2**31 - 2)
     libc = ctypes.CDLL(None, use_errno=True)
     segment = libc.shmget(key, 4096, _CREATE | 0o666)
@@ -121,7 +121,7 @@ def _share_memory(held: ExitStack, marker: str) -> int:
 
 
 def _make_queue(held: ExitStack, marker: str) -> str:
-    """A POSIX message queue of the host that everybody may open; its name."""
+    """Make a POSIX message queue of the host that every user may open; return its name."""
     name = f"/benchyard-{marker}"
     libc = ctypes.CDLL(None, use_errno=True)
     queue = libc.mq_open(name.encode(), os.O_RDWR | os.O_CREAT, 0o666, None)

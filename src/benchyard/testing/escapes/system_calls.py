@@ -1,4 +1,4 @@
-"""Escape attempts by system call, run inside a devbox: what would change or reach the kernel and the host."""
+"""Escape attempts by system call, run inside a devbox, that would change or reach the kernel and the host."""
 
 import os
 import struct
@@ -16,7 +16,7 @@ _SIGCHLD = 17
 _PLACE = b"/mnt"
 _PAGE = bytes(4096)
 
-# What it is: the call's numbers on x86_64 and aarch64, and its arguments. No error is a gain.
+# Name of the attempt: the call's numbers on x86_64 and aarch64, and its arguments. Success is a gain.
 _CALLS: dict[str, tuple[Numbers, tuple[int | bytes | None, ...]]] = {
     "mount_a_tmpfs": ((165, 40), (b"none", _PLACE, b"tmpfs", 0, None)),
     "mount_proc_again": ((165, 40), (b"proc", _PLACE, b"proc", 0, None)),
@@ -102,7 +102,7 @@ def _from_row(name: str, numbers: Numbers, arguments: tuple[int | bytes | None, 
         try:
             result = call(numbers, *arguments)
         except OSError as error:
-            # Any other error is that of a call which was let through and then did not like its arguments.
+            # Any other error comes from a call that was allowed and then rejected its arguments.
             if error.errno in (_EPERM, _ENOSYS):
                 raise
             return f"the call was let through: {error}"
