@@ -36,6 +36,37 @@ OWN_CLASSES = frozenset({"Config"})
 OWN_ROOMS = ("benchyard.client",)
 """Rooms whose classes carry the names of the nouns that the server's classes have too."""
 
+RIDDLES = frozenset(
+    {
+        "What",
+        "Who",
+        "Whoever",
+        "Whose",
+        "Nobody",
+        "Nothing",
+        "Something",
+        "Everything",
+        "Anything",
+        "One",
+        "Whether",
+        "How",
+        "Where",
+        "Which",
+        "Why",
+        "When",
+        "Those",
+        "Such",
+        "It",
+        "Its",
+        "That",
+        "There",
+        "This",
+        "Somebody",
+        "Anybody",
+    }
+)
+"""First words of sentences that name neither an action nor the thing."""
+
 
 def folder_of(module: Module) -> str:
     return module.path.parent.relative_to(PACKAGE).as_posix()
@@ -87,3 +118,19 @@ def glossary() -> list[str]:
 
 def test_the_glossary_has_each_word_once() -> None:
     assert [word for word, count in Counter(glossary()).items() if count > 1] == []
+
+
+def docstrings() -> Iterator[tuple[str, str]]:
+    for module in modules():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node)
+                if text:
+                    yield f"{module.where}::{getattr(node, 'name', '')}", text
+
+
+def test_docstrings_begin_with_a_verb_or_the_name_of_the_thing() -> None:
+    riddles = [
+        f"{where}: {text.splitlines()[0]}" for where, text in docstrings() if text.split()[0] in RIDDLES
+    ]
+    assert riddles == []
