@@ -131,8 +131,7 @@ class KitFolders(Kits):
                 partial = _beside(folder, _PARTIAL)
                 await asyncio.to_thread(_remove, partial)
                 if not only_partial:
-                    # Under a name that is swept, so that a half-removed folder never passes for a complete
-                    # one.
+                    # Under a name that is swept: a half-removed folder must not pass for a complete one.
                     folder.rename(partial)
                     _beside(folder, _USED).unlink(missing_ok=True)
                     await asyncio.to_thread(_remove, partial)

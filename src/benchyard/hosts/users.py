@@ -1,4 +1,4 @@
-"""The user who runs commands, made inside a devbox whose image does not have it; needs no `useradd` there."""
+"""Creation of the user who runs commands in a devbox whose image lacks it, without `useradd` there."""
 
 import asyncio
 import os

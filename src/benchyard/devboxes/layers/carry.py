@@ -38,7 +38,7 @@ _RIGHTS = stat.S_ISUID | stat.S_ISGID
 
 @dataclass(frozen=True)
 class CarryRules:
-    """Rules for the content carried, and its most size."""
+    """Rules for the content to carry, and limits on it."""
 
     only_inner_links: bool
     """Leave out links that may lead elsewhere."""

@@ -42,7 +42,7 @@ def check_stop() -> None:
 
 
 DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Flags for opening a directory that refuse a link."""
+"""Flags for opening a directory; a link in its place is refused."""
 
 _HELD_DESCRIPTORS = 100
 

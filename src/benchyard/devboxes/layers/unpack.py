@@ -37,7 +37,7 @@ _BROKEN = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, RecursionErro
 
 @dataclass(frozen=True)
 class ArchiveLimits:
-    """Most content of one archive; more is refused."""
+    """Limits on the content of one archive; more is refused."""
 
     entries: int = 2_000_000
     bytes: int = 64 * 1024**3

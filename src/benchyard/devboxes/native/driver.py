@@ -299,11 +299,11 @@ class NativeDriver(FirstProcessDriver):
         mounts = devbox.mounts()
         devbox.kill()
         if self._can_freeze():
-            # Thaw whatever is noted: a frozen process never dies.
+            # Thaw in any case, whatever state is noted: a frozen process does not act on SIGKILL.
             self._cgroups.release(devbox.spec.id)
         await devbox.ended.wait()
         if mounts is not None:
-            # They are empty now, and take longer to go the more was written through them.
+            # They are empty now, and take the longer to go, the more was written through them.
             self._letting_go.add(
                 task := asyncio.create_task(asyncio.to_thread(running_devbox.release_mounts, mounts))
             )

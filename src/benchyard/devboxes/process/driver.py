@@ -161,7 +161,7 @@ _READABLE = (*_SYSTEM, "/proc", "/sys", "/run/systemd/resolve")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm")
 _CLOSED_IN_ETC = frozenset({"shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "ssl"})
 _END_SECONDS = 30.0
-"""Seconds a keeper may take to end resisting processes, on a busy machine."""
+"""Seconds a keeper may take to end processes that resist, on a busy machine."""
 _MARK = ".whole-root"
 """Name in the top of every disk of this driver: the layer is complete; layers below are not looked at."""
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}")

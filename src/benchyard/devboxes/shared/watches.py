@@ -55,7 +55,7 @@ class Watcher:
         try:
             queue = _Queue(self._add)
         except OSError:
-            # A user may have a fixed number; sharing one is better than no watch at all.
+            # A user may have a limited number of them; a shared one is better than no watch at all.
             if known is None:
                 raise
             return known

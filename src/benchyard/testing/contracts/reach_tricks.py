@@ -42,7 +42,7 @@ def _vm(number: int) -> Callable[[int], None]:
         line = next(line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if " rw" in line)
         there = (ctypes.c_long * 2)(int(line.split("-")[0], 16), 8)
         if number == _WRITE:
-            # The bytes that are there already: the target must not crash.
+            # The bytes that are there already, so that the target does not crash.
             _call(_READ, pid, ctypes.addressof(here), 1, ctypes.addressof(there), 1, 0)
         _call(number, pid, ctypes.addressof(here), 1, ctypes.addressof(there), 1, 0)
 
