@@ -110,5 +110,6 @@ def test_a_name_that_nobody_knows_is_told_with_those_there_are(benchyard: Comman
     assert "did you mean 'terminal-bench-2'" in ended.err
     assert "did you mean 'terminal-bench-2'" in benchyard("benchmark", "show", "terminal-bench-3").err
     assert (
-        "there is no folder ./terminal-bench-2" in benchyard("benchmark", "import", "./terminal-bench-2").err
+        "there is no folder or file ./terminal-bench-2"
+        in benchyard("benchmark", "import", "./terminal-bench-2").err
     )
