@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from benchyard.cli.render import wrap_details
 from benchyard.client.benchmark_files.folders import PushResult
 
 LONG = "greet.py in the working directory greets nobody; change it so that it prints Hello, and the name."
@@ -40,7 +41,8 @@ def test_a_short_change_is_told_whole() -> None:
 def test_a_terminal_breaks_no_word_of_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
-    _, first, *rest = PushResult("mine", "changed", "scn_1", 2, (("field", "one", "two " * 20),)).lines()
+    pushed = PushResult("mine", "changed", "scn_1", 2, (("field", "one", "two " * 20),))
+    _, first, *rest = wrap_details(pushed.lines())
     assert first.startswith("  field: one -> two")
     assert rest
     assert all(line.startswith("    ") for line in rest)

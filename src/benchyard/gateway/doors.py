@@ -13,7 +13,7 @@ from aiohttp.web_protocol import RequestHandler
 from benchyard.errors import UsageError
 from benchyard.gateway.egress import proxy
 from benchyard.gateway.egress.rules import Rules
-from benchyard.gateway.proxy.requests import RequestBodies
+from benchyard.gateway.proxy.bodies import RequestBodies
 from benchyard.gateway.proxy.server import ModelProxy
 
 MOST_CONNECTIONS = 512

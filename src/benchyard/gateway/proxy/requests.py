@@ -1,13 +1,13 @@
-"""Parts of a request: its target, headers and body, and the errors that refuse it."""
+"""Parts of a request: its target and headers, and the errors that refuse it.
+
+The server imports this module too, so it must not import aiohttp.
+"""
 
 import json
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from benchyard.gateway.dialects.base import REFUSAL_STATUS, Dialect, Refusal
@@ -207,43 +207,3 @@ def _readable(encodings: str) -> str:
 def _is_sendable(value: str) -> bool:
     """Tell whether a value is valid UTF-8; the sending library accepts no other."""
     return value.isascii() or _HALVES.search(value) is None
-
-
-MOST_BODY_BYTES = 32 * 1024 * 1024
-"""Largest size of one body, in bytes."""
-MOST_BODIES_BYTES = 8 * MOST_BODY_BYTES
-"""Largest total size of a devbox's bodies in transit, in bytes."""
-
-
-class RequestBodies:
-    """Bodies of one devbox's requests in transit."""
-
-    def __init__(self, most: int = MOST_BODY_BYTES, together: int = MOST_BODIES_BYTES) -> None:
-        self._most = most
-        self._together = together
-        self._held = 0
-
-    @asynccontextmanager
-    async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
-        """Yield the body of a request, held until the block ends; raises Refused if it is too large."""
-        mine = 0
-        try:
-            if (request.content_length or 0) > self._most:
-                raise self._too_large()
-            if request.headers.get("expect", "").lower() == "100-continue" and request.transport is not None:
-                request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            body = bytearray()
-            async for chunk in request.content.iter_any():
-                mine += len(chunk)
-                self._held += len(chunk)
-                if mine > self._most:
-                    raise self._too_large()
-                if self._held > self._together:
-                    raise Refused("too_large", "too much is being sent at once; wait for some of it")
-                body += chunk
-            yield bytes(body)
-        finally:
-            self._held -= mine
-
-    def _too_large(self) -> Refused:
-        return Refused("too_large", f"the request is larger than {self._most // 1024**2} MiB")

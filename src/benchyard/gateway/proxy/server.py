@@ -9,8 +9,9 @@ from benchyard.gateway.dialects import catalog
 from benchyard.gateway.dialects.base import Dialect
 from benchyard.gateway.grants import Upstream
 from benchyard.gateway.proxy import logprobs, requests
+from benchyard.gateway.proxy.bodies import RequestBodies
 from benchyard.gateway.proxy.exchange import AdmittedRequest, ModelExchange
-from benchyard.gateway.proxy.requests import Refused, RequestBodies, Target
+from benchyard.gateway.proxy.requests import Refused, Target
 from benchyard.gateway.proxy.upstreams import UpstreamClient
 from benchyard.gateway.records.writer import Recorder
 
