@@ -117,7 +117,7 @@ def test_a_job_is_renamed_and_deleted_with_what_belongs_to_it(benchyard: Command
     assert benchyard("job", "summary", name).status == 4
     unsure = benchyard("job", "delete", other, typed=b"")
     assert (unsure.status, "--yes" in unsure.err) == (2, True)
-    assert "1 trials" in benchyard.ok("job", "delete", other, "--yes")
+    assert "1 trial," in benchyard.ok("job", "delete", other, "--yes")
     assert benchyard("job", "summary", job).status == 4
 
 
@@ -194,7 +194,7 @@ def test_a_benchmark_is_renamed_and_deleted_with_its_scenarios(
     (scenario,) = shown["scenario_ids"]
     assert benchyard("scenario", "delete", scenario, "--yes").status == 5
     gone = benchyard.ok("benchmark", "delete", f"old-{name}", "--with-scenarios", "--yes")
-    assert gone == f"old-{name}  deleted, and 1 scenarios\n"
+    assert gone == f"old-{name}  deleted, and 1 scenario\n"
     assert benchyard("benchmark", "show", f"old-{name}").status == 4
     assert benchyard("scenario", "show", scenario).status == 4
     assert benchyard("benchmark", "delete", "quickstart", "--yes").status != 0
