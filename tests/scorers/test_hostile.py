@@ -150,7 +150,7 @@ def test_no_output_is_felt_while_it_is_parsed(
     function: str, content: bytes, parameters: dict[str, Any], expected: Any
 ) -> None:
     async def scenario(workers: Workers) -> None:
-        assert await workers.call(f"benchyard.scorers.{function}", content, parameters) == expected
+        assert await workers.call(f"benchyard.scorers.standalone.{function}", content, parameters) == expected
 
     live(scenario)
 
