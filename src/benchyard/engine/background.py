@@ -20,6 +20,54 @@ T = TypeVar("T")
 BackgroundTask = Callable[[], Coroutine[Any, Any, None]]
 
 
+# The keys of tasks that more than one place starts, waits for or cancels.
+
+
+def devbox_key(devbox_id: str) -> str:
+    """Return the key of work on a devbox itself."""
+    return f"devbox/{devbox_id}"
+
+
+def snapshot_key_prefix(devbox_id: str) -> str:
+    """Return the prefix of the keys of work on a devbox's snapshots."""
+    return f"snapshot/{devbox_id}/"
+
+
+def blueprint_key(blueprint_id: str) -> str:
+    """Return the key of a blueprint's build."""
+    return f"blueprint/{blueprint_id}"
+
+
+def plan_key(job_id: str) -> str:
+    """Return the key of a job's planning."""
+    return f"job/{job_id}/plan"
+
+
+def trial_key(trial_id: str) -> str:
+    """Return the key of a trial."""
+    return f"trial/{trial_id}"
+
+
+def run_key_prefix(run_id: str) -> str:
+    """Return the prefix of the keys of all work on a scenario run."""
+    return f"run/{run_id}/"
+
+
+def scoring_key(run_id: str) -> str:
+    """Return the key of the scoring of a scenario run."""
+    return run_key_prefix(run_id) + "scoring"
+
+
+def benchmark_run_key(run_id: str) -> str:
+    """Return the key of the end of a benchmark run."""
+    return f"benchmark-run/{run_id}/end"
+
+
+def removal_key(subject: str) -> str:
+    """Return the key of the removal of a job, a benchmark run or a scenario run."""
+    return f"removal/{subject}"
+
+
 class BackgroundTasks:
     """Running tasks by key; a new task cancels the earlier ones of its key and waits for them."""
 

@@ -13,9 +13,9 @@ from functools import partial
 
 from sqlalchemy import Connection, delete, select
 
-from benchyard.engine.background import retry_store
+from benchyard.engine.background import devbox_key, removal_key, retry_store, run_key_prefix
 from benchyard.engine.clock import now_ms
-from benchyard.engine.context import EngineContext, devbox_key
+from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import FINAL_KIND, SCORING_KIND
 from benchyard.engine.jobs.service import Jobs
 from benchyard.engine.network.gateway_access import Grants
@@ -142,7 +142,7 @@ class Removals:
         # A long deletion goes on after the request has been answered.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HOLD_SECONDS):
-                await self._tools.work.settle(_key(view.id))
+                await self._tools.work.settle(removal_key(view.id))
         return view
 
     async def _plan(self, kind: RemovalKind, id: str, parents: Sequence[str]) -> Removal:
@@ -180,7 +180,7 @@ class Removals:
         self._start(removal)
 
     def _start(self, removal: Removal) -> None:
-        self._tools.work.start(_key(removal.subject), partial(self._carry_out, removal))
+        self._tools.work.start(removal_key(removal.subject), partial(self._carry_out, removal))
 
     async def _carry_out(self, removal: Removal) -> None:
         turns = asyncio.Semaphore(_AT_ONCE)
@@ -199,7 +199,7 @@ class Removals:
 
     async def _remove_run(self, run: RemovedRun, turns: asyncio.Semaphore) -> None:
         async with turns:
-            await self._tools.work.cancel(f"run/{run.id}/")
+            await self._tools.work.cancel(run_key_prefix(run.id))
             with contextlib.suppress(NotFound):
                 await retry_store(partial(self._runs.records.delete, run.id))
             await self._remove_devbox(run.devbox_id)
@@ -292,7 +292,3 @@ def _require_ended(run: ScenarioRun) -> None:
 def _chunks(ids: Iterable[str]) -> list[list[str]]:
     every = list(ids)
     return [every[at : at + _CHUNK] for at in range(0, len(every), _CHUNK)]
-
-
-def _key(id: str) -> str:
-    return f"removal/{id}"

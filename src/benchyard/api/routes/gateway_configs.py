@@ -81,7 +81,7 @@ async def create_gateway_token(
 ) -> GatewayTokenView:
     """Open a way from a running devbox to an HTTP API; the token is of use in that devbox only."""
     asked = Caller(identity.new_id(DOOR_PREFIX), identity.body_hash, request.state.key_id)
-    return await services.engine.gateway_tokens.create(id, asked, body)
+    return await services.engine.devboxes.open_gateway(id, asked, body)
 
 
 def _view(services: Services, config: GatewayConfig) -> GatewayConfigView:

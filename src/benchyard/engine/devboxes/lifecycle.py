@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from benchyard.engine.background import retry_store
+from benchyard.engine.background import devbox_key, retry_store, snapshot_key_prefix
 from benchyard.engine.clock import now_ms
-from benchyard.engine.context import EngineContext, devbox_key, snapshot_key_prefix
+from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes import services
 from benchyard.engine.devboxes.boot import PRISTINE, after_boot, boot
 from benchyard.engine.devboxes.commands import run_step, suspend_id

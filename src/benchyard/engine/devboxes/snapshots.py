@@ -6,9 +6,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from benchyard.engine.background import retry_store
+from benchyard.engine.background import retry_store, snapshot_key_prefix
 from benchyard.engine.clock import now_ms
-from benchyard.engine.context import Caller, EngineContext, snapshot_key_prefix
+from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.devboxes.states import BOOTING, ENDED
 from benchyard.errors import (
     BenchyardError,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import get_args
 
-from benchyard.engine.background import retry_store
+from benchyard.engine.background import blueprint_key, devbox_key, retry_store
 from benchyard.engine.clock import now_ms
-from benchyard.engine.context import Caller, EngineContext, devbox_key
+from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.devboxes import services
 from benchyard.engine.devboxes.request_checks import check_code, check_launch, check_variables
 from benchyard.engine.devboxes.sizes import resources
@@ -382,7 +382,7 @@ class Blueprints:
         if self._waiting[blueprint_id] > 0:
             return
         del self._waiting[blueprint_id]
-        await self._tools.work.cancel(_key(blueprint_id))
+        await self._tools.work.cancel(blueprint_key(blueprint_id))
         blueprint = await self.records.find(blueprint_id)
         if blueprint is not None and blueprint_id not in self._ended:
             await self._release(blueprint)
@@ -395,7 +395,7 @@ class Blueprints:
     async def delete(self, blueprint_id: str) -> Blueprint:
         """Delete a blueprint and end its build; devboxes and blueprints based on it keep its layers."""
         await self.records.get(blueprint_id)
-        await self._tools.work.cancel(_key(blueprint_id))
+        await self._tools.work.cancel(blueprint_key(blueprint_id))
         self._end(blueprint_id)
         blueprint = await self.records.change(blueprint_id, _to_deleted)
         await self.collect()
@@ -437,7 +437,7 @@ class Blueprints:
 
     def _start(self, blueprint_id: str) -> None:
         self._ended[blueprint_id] = asyncio.Event()
-        self._tools.work.start(_key(blueprint_id), partial(self._run, blueprint_id))
+        self._tools.work.start(blueprint_key(blueprint_id), partial(self._run, blueprint_id))
 
     async def _run(self, blueprint_id: str) -> None:
         """Run a build; the boundary of builds: each failure is recorded here, once."""
@@ -585,11 +585,6 @@ class Blueprints:
 
     async def _set(self, blueprint_id: str, **fields: object) -> None:
         await self.records.change(blueprint_id, lambda record: record.model_copy(update=fields))
-
-
-def _key(blueprint_id: str) -> str:
-    # With a slash at the end, since keys are searched by prefix.
-    return f"blueprint/{blueprint_id}/"
 
 
 def _to_provisioning(blueprint: Blueprint) -> Blueprint:

@@ -118,7 +118,7 @@ async def _end_in_time(context: TrialContext, seconds: float, deadline: AgentDea
         left = end + await _seconds_waited(context) - clock()
     deadline.rang = True
     try:
-        await context.services.tools.host.control(
+        await context.tools.host.control(
             context.the_devbox.id, context.in_round(AGENT_EXECUTION), Kill(tree=True)
         )
     except BenchyardError as error:
@@ -128,7 +128,7 @@ async def _end_in_time(context: TrialContext, seconds: float, deadline: AgentDea
 
 async def _seconds_waited(context: TrialContext) -> float:
     try:
-        waited_ms = (await context.services.access.grants.spent(context.trial.id)).rate_limited_ms
+        waited_ms = (await context.access.grants.spent(context.trial.id)).rate_limited_ms
         # Each step has its own time: leave out the waits of earlier ones.
         return (waited_ms if context.is_shared else waited_ms - context.waited_ms) / 1000
     except BenchyardError as error:
@@ -152,7 +152,7 @@ async def settle_usage(context: TrialContext, printed: str = "") -> None:
     trajectory = TrajectoryContext(
         about, await trial_scrubber(context), context.inputs.agent.trailing(printed), number=context.round
     )
-    spent = await context.services.access.spending.settle(str(trial.scenario_run_id), trial.id, trajectory)
+    spent = await context.access.spending.settle(str(trial.scenario_run_id), trial.id, trajectory)
     context.last_error = spent.last_error
     context.note(usage=usage_of(spent))
     if spent.over_budget:

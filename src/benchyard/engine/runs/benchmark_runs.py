@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from functools import partial
 
-from benchyard.engine.background import retry_store
+from benchyard.engine.background import benchmark_run_key, retry_store
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.runs.scenario_runs import HOLD_SECONDS, ScenarioRuns, require_no_job
@@ -139,12 +139,12 @@ class BenchmarkRuns:
             # A long end goes on after the answer; the score can be read later.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(HOLD_SECONDS):
-                    await self._tools.work.settle(_key(id))
+                    await self._tools.work.settle(benchmark_run_key(id))
         return await self.records.get(id)
 
     def _settle(self, id: str) -> None:
-        if not self._tools.work.under_way(_key(id)):
-            self._tools.work.start(_key(id), partial(self._close, id))
+        if not self._tools.work.under_way(benchmark_run_key(id)):
+            self._tools.work.start(benchmark_run_key(id), partial(self._close, id))
 
     async def _close(self, id: str) -> None:
         """End every scenario run of an ended benchmark run, and compute its score."""
@@ -178,7 +178,3 @@ def score_of(runs: list[ScenarioRun]) -> float | None:
     if not runs:
         return None
     return round(sum(run.result.score if run.result else 0.0 for run in runs) / len(runs), 9)
-
-
-def _key(id: str) -> str:
-    return f"benchmark-run/{id}/end"

@@ -2,14 +2,14 @@
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
 from functools import partial
 
-from benchyard.engine.background import retry_store
+from benchyard.engine.background import retry_store, run_key_prefix, scoring_key
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.devboxes.boot import prepare_step
 from benchyard.engine.devboxes.service import Devboxes
+from benchyard.engine.devboxes.start_image import Prerequisites
 from benchyard.engine.devboxes.states import ENDED
 from benchyard.engine.runs.final_states import CANCELED
 from benchyard.engine.runs.model_access import RunGateways
@@ -51,44 +51,30 @@ _HOUR = 3600.0
 _S = RunState
 
 
-@dataclass(frozen=True)
-class RunCollections:
-    """Collections of scenario runs and benchmark runs."""
-
-    scenario_runs: Collection[ScenarioRun]
-    benchmark_runs: Collection[BenchmarkRun]
-
-
-@dataclass(frozen=True)
-class RunCollaborators:
-    """Collaborators of scenario runs."""
-
-    devboxes: Devboxes
-    scoring: Scoring
-    gateways: RunGateways
-
-
 class ScenarioRuns:
     """All scenario runs of this server."""
 
     def __init__(
         self,
         tools: EngineContext,
-        records: RunCollections,
+        records: Collection[ScenarioRun],
+        benchmark_runs: Collection[BenchmarkRun],
         scenarios: Scenarios,
-        collaborators: RunCollaborators,
+        devboxes: Devboxes,
+        prerequisites: Prerequisites,
+        scoring: Scoring,
+        gateways: RunGateways,
     ) -> None:
-        devboxes, scoring = collaborators.devboxes, collaborators.scoring
-        self.records = records.scenario_runs
-        self.run_records = RunRecords(records.scenario_runs)
+        self.records = records
+        self.run_records = RunRecords(records)
         self.scenarios = scenarios
         self._tools = tools
         self._devboxes = devboxes
-        self.prerequisites = devboxes.prerequisites
+        self.prerequisites = prerequisites
         self._scoring = scoring
-        self._gateways = collaborators.gateways
-        self._starting = RunStarter(tools, records.benchmark_runs, devboxes, scoring)
-        self._run_scoring = RunScoring(tools, scoring, devboxes.prerequisites)
+        self._gateways = gateways
+        self._starting = RunStarter(tools, benchmark_runs, devboxes, scoring)
+        self._run_scoring = RunScoring(tools, scoring, prerequisites)
         self._references = ReferenceRuns(tools, self)
         self._rescorings = RunRescorings(
             tools, self.run_records, scenarios, self._run_scoring, self._references
@@ -232,7 +218,7 @@ class ScenarioRuns:
         if (await self.records.get(id)).state is _S.SCORING:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(HOLD_SECONDS):
-                    await self._tools.work.settle(_scoring_key(id))
+                    await self._tools.work.settle(scoring_key(id))
 
         def apply(run: ScenarioRun) -> ScenarioRun:
             if run.state is _S.COMPLETED:
@@ -264,7 +250,7 @@ class ScenarioRuns:
 
         run = await run_to_end(self.run_records.change(id, apply))
         if run.state is not _S.COMPLETED:
-            await self._tools.work.cancel(_scoring_key(id))
+            await self._tools.work.cancel(scoring_key(id))
             await self._scoring.forget(frozen_id(run))
             await self._scoring.finals.settle(before[0], run)
         return await self._end(run)
@@ -280,7 +266,7 @@ class ScenarioRuns:
 
     async def settled(self, id: str) -> ScenarioRun:
         """Return the run once it is not being scored any more, nor rescored from its final state."""
-        await self._tools.work.settle(_scoring_key(id))
+        await self._tools.work.settle(scoring_key(id))
         return await self.records.get(id)
 
     async def _end(self, run: ScenarioRun) -> ScenarioRun:
@@ -296,7 +282,7 @@ class ScenarioRuns:
                 await self._devboxes.shutdown(devbox_id, force=True)
 
     def _watch(self, id: str) -> None:
-        self._tools.work.start(f"run/{id}/watch", partial(self._until_gone, id))
+        self._tools.work.start(run_key_prefix(id) + "watch", partial(self._until_gone, id))
 
     async def _until_gone(self, id: str) -> None:
         """Wait for the end of a run's devbox, and note the effect on the run."""
@@ -305,12 +291,12 @@ class ScenarioRuns:
             devbox = await self._tools.live_devboxes.get(run.devbox_id)
             while devbox.status not in ENDED:
                 devbox = await self._tools.live_devboxes.wait(run.devbox_id, _has_ended, _HOUR)
-            await self._tools.work.settle(_scoring_key(id))
+            await self._tools.work.settle(scoring_key(id))
             run = await retry_store(partial(self.run_records.change, id, partial(run_after_devbox, devbox)))
             await self._gateways.end(run)
 
     def _start_scoring(self, id: str) -> None:
-        self._tools.work.start(_scoring_key(id), partial(self._score, id))
+        self._tools.work.start(scoring_key(id), partial(self._score, id))
 
     async def _rescore(self, id: str, request_id: str | None, *, newest: bool) -> ScenarioRun:
         run, is_new = await self._rescorings.note(id, request_id, newest=newest)
@@ -319,7 +305,7 @@ class ScenarioRuns:
         return run
 
     def _start_rescoring(self, id: str) -> None:
-        self._tools.work.start(_scoring_key(id), partial(self._rescorings.run, id))
+        self._tools.work.start(scoring_key(id), partial(self._rescorings.run, id))
 
     async def _score(self, id: str) -> None:
         """Score a run; errors become its result, and the run goes on."""
@@ -377,10 +363,6 @@ class ScenarioRuns:
         is_apart = graded.scoring_isolation != "live" and not graded.collect_commands
         can_take = not self._tools.host.pretends and self._tools.host.rooms.can_take()
         return TRIAL_KEY in run.metadata and is_last and is_apart and can_take
-
-
-def _scoring_key(run_id: str) -> str:
-    return f"run/{run_id}/scoring"
 
 
 def _is_ready(run: ScenarioRun) -> bool:
