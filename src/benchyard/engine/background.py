@@ -5,9 +5,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from benchyard.errors import StoreError
+from benchyard.errors import BenchyardError, StoreError
 
 GRACE_SECONDS = 10
 _FIRST_DELAY_SECONDS = 0.1
@@ -15,6 +15,7 @@ _LONGEST_DELAY_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 BackgroundTask = Callable[[], Coroutine[Any, Any, None]]
@@ -92,6 +93,19 @@ class BackgroundTasks:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
+    def repeat(self, key: str, work: BackgroundTask, seconds: float, what: str) -> None:
+        """Do a work again and again after pauses of this length; `what` names it in the log if it fails."""
+
+        async def repeat() -> None:
+            while True:
+                try:
+                    await work()
+                except (BenchyardError, OSError) as error:
+                    _log.warning("%s: failed, will try again: %s", what, error)
+                await asyncio.sleep(seconds)
+
+        self.start(key, repeat)
+
     def under_way(self, prefix: str) -> list[str]:
         """Return the keys with running tasks: all under a prefix that ends with a slash, else this key."""
         if prefix and not prefix.endswith("/"):
@@ -150,12 +164,12 @@ async def _run_after(key: str, earlier: set[asyncio.Task[None]], job: Background
         _log.exception("background work failed for %s", key)
 
 
-async def retry_store(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+async def retry_store(ask: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return the store's answer; ask again while the store is locked, gone or full, since no caller would."""
     delay = _FIRST_DELAY_SECONDS
     while True:
         try:
-            return await ask()
+            return await ask(*args, **kwargs)
         except StoreError as error:
             if not error.retryable:
                 raise

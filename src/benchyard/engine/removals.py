@@ -24,7 +24,7 @@ from benchyard.engine.runs.model_access import grant_id_of
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.engine.scenarios.deletion import Deletions
 from benchyard.errors import BenchyardError, Conflict, NotFound
-from benchyard.hosts.cancellation import run_to_end
+from benchyard.hosts.cancellation import run_to_end, wait_at_most
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.objects import StoredObject
 from benchyard.models.removals import Removal, RemovalKind, RemovalView, RemovedRun
@@ -140,9 +140,7 @@ class Removals:
             while len(self._answers) > _REMEMBERED:
                 self._answers.popitem(last=False)
         # A long deletion goes on after the request has been answered.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(HOLD_SECONDS):
-                await self._tools.work.settle(removal_key(view.id))
+        await wait_at_most(HOLD_SECONDS, self._tools.work.settle(removal_key(view.id)))
         return view
 
     async def _plan(self, kind: RemovalKind, id: str, parents: Sequence[str]) -> Removal:
@@ -190,9 +188,9 @@ class Removals:
             for grant_id in removal.grant_ids:
                 await self._grants.forget(grant_id)
             await self._remove_objects([each.id for each in removal.runs])
-            await retry_store(partial(self._remove_rows, removal))
+            await retry_store(self._remove_rows, removal)
             await self._deletions.sweep(removal.scenario_ids)
-            await retry_store(partial(self._forget, removal.id))
+            await retry_store(self._forget, removal.id)
         except (BenchyardError, OSError) as error:
             # The record stays: the next pass, or the next server, resumes it.
             _log.warning("not everything of %s could be deleted, will try again: %s", removal.subject, error)
@@ -201,7 +199,7 @@ class Removals:
         async with turns:
             await self._tools.work.cancel(run_key_prefix(run.id))
             with contextlib.suppress(NotFound):
-                await retry_store(partial(self._runs.records.delete, run.id))
+                await retry_store(self._runs.records.delete, run.id)
             await self._remove_devbox(run.devbox_id)
 
     async def _remove_devbox(self, devbox_id: str) -> None:
@@ -212,7 +210,7 @@ class Removals:
             await self._tools.host.forget(each)
             await asyncio.to_thread(self._tools.journal.forget, each)
         with contextlib.suppress(NotFound):
-            await retry_store(partial(self._tools.live_devboxes.records.delete, devbox_id))
+            await retry_store(self._tools.live_devboxes.records.delete, devbox_id)
 
     async def _remove_images(self, run_ids: set[str]) -> None:
         """Remove final states, and the images frozen for scoring."""
@@ -243,9 +241,7 @@ class Removals:
     async def _objects(self, run_ids: Sequence[str]) -> list[StoredObject]:
         found: list[StoredObject] = []
         for part in _chunks(run_ids):
-            found += await retry_store(
-                partial(self._tools.objects.records.all, {f"metadata.{RUN_KEY}": part})
-            )
+            found += await retry_store(self._tools.objects.records.all, {f"metadata.{RUN_KEY}": part})
         return found
 
     async def _children(self, parents: Sequence[str]) -> list[ScenarioRun]:

@@ -226,7 +226,10 @@ class Devboxes:
             if isinstance(mount, AgentMount)
         ]
         doors = await self._doors(asked, request)
-        values = seal_values(self._tools.vault, await self._secrets(request))
+        try:
+            secrets = [await self._tools.secrets.value(name) for name in (request.secrets or {}).values()]
+        except NotFound as error:
+            raise UsageError(error.message, field="secrets") from error
         origin = await self._image_resolver.find(request)
         launch = merge_launch(origin.launch, request.launch_parameters)
         resources(launch)
@@ -255,7 +258,7 @@ class Devboxes:
             tunnel=new_tunnel(request.tunnel, launch, now) if request.tunnel else None,
             environment_variables=request.environment_variables or {},
             secrets=request.secrets or {},
-            given=values,
+            given=seal_values(self._tools.vault, secrets),
             entrypoint=request.entrypoint or None,
             mounts=mounts,
             agents=agents,
@@ -276,12 +279,6 @@ class Devboxes:
             # Refuse invalid headers and secrets now, not when the devbox comes up.
             await self._tools.opener.upstream(door)
         return doors
-
-    async def _secrets(self, request: DevboxRequest) -> list[str]:
-        try:
-            return [await self._tools.secrets.value(secret) for secret in (request.secrets or {}).values()]
-        except NotFound as error:
-            raise UsageError(error.message, field="secrets") from error
 
     async def _check(self, mount: Mount) -> Mount:
         if isinstance(mount, ObjectMount):

@@ -6,7 +6,6 @@ import logging
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from functools import partial
 
 from benchyard.devboxes.base import Kill
 from benchyard.engine.background import retry_store
@@ -54,12 +53,12 @@ async def settle_cut_short(access: TrialModelAccess, job: Job, trial: Trial) -> 
 
 async def _end_grant(access: TrialModelAccess, job: Job, trial: Trial) -> GrantUsage:
     run_id = str(trial.scenario_run_id)
-    run = await retry_store(partial(access.spending.runs.find, run_id))
+    run = await retry_store(access.spending.runs.find, run_id)
     if run is None:
         # Interrupted before the trial had a run that could keep all this.
         return await access.grants.close(trial.id)
     revision = job.scenario_revisions[trial.scenario]
-    scenario = await retry_store(partial(access.scenarios.at, trial.scenario_id, revision))
+    scenario = await retry_store(access.scenarios.at, trial.scenario_id, revision)
     config = job.spec.agent_configs[trial.agent]
     # The run's own number is that of the last scored round.
     number = min(scenario.n_rounds, run.round + (run.result_of(run.round) is not None))

@@ -28,6 +28,7 @@ from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.engine.runs.traces import Traces
 from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import BenchyardError
+from benchyard.hosts.cancellation import wait_at_most
 from benchyard.hosts.machine import MachineSize
 from benchyard.models.jobs import ENDED_JOBS, Job, JobState
 from benchyard.models.launch import LaunchParameters
@@ -178,7 +179,7 @@ class Scheduler:
             failure = TrialFailed("cancelled", "Cancelled", reason)
             trial = canceled_trial(await settle_cut_short(self._access, active.job, trial), failure)
             active.put(trial)
-            await retry_store(partial(self._job_store.trial, trial))
+            await retry_store(self._job_store.trial, trial)
         await self._teardown.tear_down(trial)
         active.done(trial)
 
@@ -191,9 +192,7 @@ class Scheduler:
                 # Other jobs must go on; the next beat tries again.
                 _log.exception("the scheduler made a mistake")
                 await asyncio.sleep(1)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._wait_seconds()):
-                    await self._wake.wait()
+            await wait_at_most(self._wait_seconds(), self._wake.wait())
 
     async def _beat(self) -> None:
         for job_id, deadline in list(self._deadlines.items()):
@@ -215,7 +214,7 @@ class Scheduler:
     async def _size(self, job: Job, trial: Trial) -> Resources:
         revision = job.scenario_revisions[trial.scenario]
         try:
-            scenario = await retry_store(partial(self._scenarios.at, trial.scenario_id, revision))
+            scenario = await retry_store(self._scenarios.at, trial.scenario_id, revision)
         except BenchyardError:
             # The trial cannot begin either, which will be its result: other trials must not wait for it.
             return resources(LaunchParameters())

@@ -27,7 +27,7 @@ from benchyard.engine.jobs.teardown import Teardown
 from benchyard.engine.jobs.trial_context import canceled_trial
 from benchyard.engine.runs.benchmark_runs import BENCHMARK_RUN_PREFIX, BenchmarkRuns
 from benchyard.engine.scenarios.scenarios import Scenarios
-from benchyard.errors import BenchyardError, Conflict, NotFound, StillWaiting, UsageError, from_os
+from benchyard.errors import BenchyardError, Conflict, NotFound, StillWaiting, UsageError, message_of
 from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.agents import AgentChoice
 from benchyard.models.job_plans import (
@@ -393,14 +393,14 @@ class Jobs:
         # An interrupted server may have left some preparations open.
         job = job.model_copy(update={"preparations": job.ended_preparations(now_ms())})
         try:
-            await retry_store(partial(self._make_runs, job))
+            await retry_store(self._make_runs, job)
             for choice in job.choices:
                 job = await self._install(job, choice)
             pairs = zip(job.spec.scenario_ids, job.scenario_revisions, strict=True)
             names = [(await self._scenarios.at(*pair)).name for pair in pairs]
             trials = first_trials(job, names, now_ms())
         except (BenchyardError, OSError) as error:
-            await self._fail(job, from_os(error).message if isinstance(error, OSError) else error.message)
+            await self._fail(job, message_of(error))
             return
         except Exception:  # noqa: BLE001
             # A bug must not leave a job beginning for ever.
@@ -438,8 +438,8 @@ class Jobs:
     async def _fail(self, job: Job, reason: str) -> None:
         await self._teardown.drop(job, "failed")
         # The stored record has the installations made so far.
-        kept = job_at_end(await retry_store(partial(self.records.get, job.id)), JobState.FAILED)
-        await retry_store(partial(self._job_store.job, kept.model_copy(update={"failure_reason": reason})))
+        kept = job_at_end(await retry_store(self.records.get, job.id), JobState.FAILED)
+        await retry_store(self._job_store.job, kept.model_copy(update={"failure_reason": reason}))
 
     async def _make_runs(self, job: Job) -> None:
         """Make a benchmark run for each agent, as the parent of its scenario runs."""

@@ -5,7 +5,6 @@ import logging
 import os
 import re
 import stat
-from functools import partial
 
 from benchyard.agents.base import PROMPT_FILE, TRAJECTORY, AgentEnd, Launch, contract_env
 from benchyard.devboxes.base import NewFolder
@@ -151,7 +150,7 @@ async def provision(context: TrialContext) -> None:
     # Noted before the run exists: a cancellation must know which run to end.
     context.note(scenario_run_id=run_id)
     if not context.is_fresh:
-        context.run = await retry_store(partial(context.runs.records.find, run_id))
+        context.run = await retry_store(context.runs.records.find, run_id)
     if context.run is None:
         context.run = await _begin_run(context, run_id)
     context.note(devbox_id=context.run.devbox_id)
@@ -175,7 +174,7 @@ async def _begin_run(context: TrialContext, run_id: str) -> ScenarioRun:
     try:
         await _check_secrets(context)
         await _build(context)
-        return await run_to_end(retry_store(partial(context.runs.begin, Caller(run_id), _start(context))))
+        return await run_to_end(retry_store(context.runs.begin, Caller(run_id), _start(context)))
     except BuildFailed as error:
         context.note(scenario_run_id=None)
         raise failure_of_setup("EnvironmentBuildFailed", error.message) from error
@@ -206,7 +205,7 @@ async def _check_secrets(context: TrialContext) -> None:
     environment = context.config.agent_environment
     try:
         for name in ((environment and environment.secrets) or {}).values():
-            await retry_store(partial(context.tools.secrets.value, name))
+            await retry_store(context.tools.secrets.value, name)
     except NotFound as error:
         raise TrialFailed("infrastructure", "SecretGone", error.message) from error
 
@@ -416,7 +415,7 @@ async def score(context: TrialContext) -> ContractResult:
     runs, run_id = context.runs, str(context.trial.scenario_run_id)
     if context.run is None or context.run.result_of(context.round) is None:
         request = context.in_round(f"trial-{context.trial.id}")
-        await retry_store(partial(runs.score, run_id, request, is_job=True))
+        await retry_store(runs.score, run_id, request, is_job=True)
     context.run = await runs.settled(run_id)
     result = context.run.result_of(context.round)
     if result is None:

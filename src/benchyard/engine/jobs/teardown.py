@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterable
-from functools import partial
 
 from benchyard.agents import catalog
 from benchyard.engine.background import retry_store
@@ -46,16 +45,16 @@ class Teardown:
             return
         reason = trial.failure.exception_message if trial.failure else None
         with contextlib.suppress(NotFound, Conflict):
-            run = await retry_store(partial(self._runs.get, trial.scenario_run_id))
+            run = await retry_store(self._runs.get, trial.scenario_run_id)
             if run.result is None:
                 state = _RUN_STATES.get(trial.state, RunState.FAILED)
-                await retry_store(partial(self._runs.end, run.id, state, reason))
+                await retry_store(self._runs.end, run.id, state, reason)
                 return
             # Completed also after a scorer failed: a better one may score the final state.
             while True:
                 # The run may be being scored once more by request; it ends after that.
                 with contextlib.suppress(StillWaiting):
-                    await retry_store(partial(self._runs.complete, run.id))
+                    await retry_store(self._runs.complete, run.id)
                     return
 
     async def sweep(self, job: Job, trials: list[Trial]) -> None:
@@ -79,13 +78,13 @@ class Teardown:
         """End the benchmark run of an agent all of whose trials have ended."""
         score = counted_mean(active.of_agent(agent), active.job.orchestrator.suspect_rule)
         run_id = active.job.benchmark_run_ids[agent]
-        await retry_store(partial(self._benchmark_runs.conclude, run_id, "completed", score))
+        await retry_store(self._benchmark_runs.conclude, run_id, "completed", score)
 
     async def drop(self, job: Job, state: BenchmarkRunState = "canceled") -> None:
         """End the benchmark runs, as far as there are any, of a job that was ended before it had a plan."""
         for run_id in job.benchmark_run_ids:
             with contextlib.suppress(NotFound):
-                await retry_store(partial(self._benchmark_runs.conclude, run_id, state, None))
+                await retry_store(self._benchmark_runs.conclude, run_id, state, None)
 
     async def close(self, active: ActiveJob) -> None:
         """End the benchmark runs of an ended job, and the gateway's records for its budget."""
@@ -97,7 +96,7 @@ class Teardown:
             is_done = is_whole or (active.is_agent_over(agent) and not was_cut)
             state: BenchmarkRunState = "completed" if is_done else "canceled"
             score = counted_mean(active.of_agent(agent), active.job.orchestrator.suspect_rule)
-            await retry_store(partial(self._benchmark_runs.conclude, run_id, state, score))
+            await retry_store(self._benchmark_runs.conclude, run_id, state, score)
 
     async def clear_ended_jobs(self) -> None:
         """Stop the trials of all ended jobs that still have a running benchmark run, since that ends last."""
@@ -111,7 +110,7 @@ class Teardown:
 
     async def cancel_begun_trials(self, job: Job, trials: Iterable[Trial]) -> list[Trial]:
         """Cancel begun trials of a job that no server runs; returns them as they are then."""
-        runs = await retry_store(partial(self._unfinished, job))
+        runs = await retry_store(self._unfinished, job)
         failure = TrialFailed("cancelled", "Cancelled", f"the job was ended: it is {job.state}")
         canceled = []
         for trial in trials:
@@ -120,7 +119,7 @@ class Teardown:
             if not trial.has_ended and (trial.start_time_ms is not None or run_id is not None):
                 begun = trial.model_copy(update={"scenario_run_id": run_id})
                 over = canceled_trial(await settle_cut_short(self._access, job, begun), failure)
-                await retry_store(partial(self._job_store.trial, over))
+                await retry_store(self._job_store.trial, over)
                 await self.tear_down(over)
                 canceled.append(over)
             elif trial.has_ended and trial.id in runs:

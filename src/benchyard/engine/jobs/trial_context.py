@@ -174,8 +174,7 @@ class TrialContext:
     @property
     def user(self) -> str:
         """Return the user of the devbox."""
-        user = self.the_devbox.launch_parameters.user_parameters
-        return user.username if user else "user"
+        return self.the_devbox.launch_parameters.username
 
     @property
     def the_devbox(self) -> Devbox:

@@ -1,6 +1,5 @@
 """Scenario runs for the API: start, score, complete, cancel; none is lost with the server."""
 
-import asyncio
 import contextlib
 from functools import partial
 
@@ -31,7 +30,7 @@ from benchyard.engine.runs.scoring_room import frozen_id
 from benchyard.engine.runs.start import RunPlan, RunStarter, require_isolation
 from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import Conflict, NotFound, StillWaiting, UsageError
-from benchyard.hosts.cancellation import run_to_end
+from benchyard.hosts.cancellation import run_to_end, wait_at_most
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.runs import (
@@ -216,9 +215,7 @@ class ScenarioRuns:
     async def complete(self, id: str) -> ScenarioRun:
         """End a run and its devbox; raises StillWaiting if its scoring takes long."""
         if (await self.records.get(id)).state is _S.SCORING:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(HOLD_SECONDS):
-                    await self._tools.work.settle(scoring_key(id))
+            await wait_at_most(HOLD_SECONDS, self._tools.work.settle(scoring_key(id)))
 
         def apply(run: ScenarioRun) -> ScenarioRun:
             if run.state is _S.COMPLETED:
@@ -286,13 +283,13 @@ class ScenarioRuns:
 
     async def _until_gone(self, id: str) -> None:
         """Wait for the end of a run's devbox, and note the effect on the run."""
-        run = await retry_store(partial(self.records.get, id))
+        run = await retry_store(self.records.get, id)
         with contextlib.suppress(NotFound):
             devbox = await self._tools.live_devboxes.get(run.devbox_id)
             while devbox.status not in ENDED:
                 devbox = await self._tools.live_devboxes.wait(run.devbox_id, _has_ended, _HOUR)
             await self._tools.work.settle(scoring_key(id))
-            run = await retry_store(partial(self.run_records.change, id, partial(run_after_devbox, devbox)))
+            run = await retry_store(self.run_records.change, id, partial(run_after_devbox, devbox))
             await self._gateways.end(run)
 
     def _start_scoring(self, id: str) -> None:
@@ -309,17 +306,17 @@ class ScenarioRuns:
 
     async def _score(self, id: str) -> None:
         """Score a run; errors become its result, and the run goes on."""
-        run = await retry_store(partial(self.records.get, id))
+        run = await retry_store(self.records.get, id)
         if run.state is not _S.SCORING:
             return
-        scenario = await retry_store(partial(self.scenario, run))
+        scenario = await retry_store(self.scenario, run)
         if _is_ready(run):
             graded = of_round(scenario, run.round)
             found = await attempt_scoring(partial(self._outcome, run, scenario), id)
             outcome = failed_outcome(run, graded, found) if isinstance(found, str) else found
             outcome = await outcome_after_round(scenario, run, outcome, self._tools.workers.call)
             change = partial(scored_run, run.scorings, outcome)
-            now = await retry_store(partial(self.run_records.change, id, change))
+            now = await retry_store(self.run_records.change, id, change)
             await self._scoring.finals.settle(run, now)
             run = now
         else:
@@ -332,13 +329,13 @@ class ScenarioRuns:
         """Prepare the devbox of a run for its next step."""
         number = run.next_round.number if run.next_round else 1
         step = (scenario.steps or [])[number - 1].preparation(scenario.attachments)
-        devbox = await retry_store(partial(self._tools.live_devboxes.get, run.devbox_id))
+        devbox = await retry_store(self._tools.live_devboxes.get, run.devbox_id)
         failure = await prepare_step(self._tools, devbox, number, step) if step else None
         cause = None
         if failure is not None:
             failure, cause = await self._references.judge_setup(run, scenario, failure)
         change = partial(prepared_run, run.scorings, failure, cause)
-        await retry_store(partial(self.run_records.change, run.id, change))
+        await retry_store(self.run_records.change, run.id, change)
 
     async def _outcome(self, run: ScenarioRun, scenario: Scenario) -> Outcome:
         """Return the outcome of a run's scoring; ends its access to models first."""
@@ -351,7 +348,7 @@ class ScenarioRuns:
 
     async def _require_sound_disk(self, devbox_id: str) -> None:
         """Raise Conflict if a power failure may have damaged the disk of a devbox."""
-        devbox = await retry_store(partial(self._tools.live_devboxes.get, devbox_id))
+        devbox = await retry_store(self._tools.live_devboxes.get, devbox_id)
         if devbox.status is DevboxStatus.SUSPENDED and not self._tools.host.rooms.has_sound_disk(devbox_id):
             told = "the machine was started anew before what its devbox left was safe on disk: run it again"
             raise Conflict(told)
