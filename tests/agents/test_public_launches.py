@@ -237,7 +237,7 @@ def test_versions_are_numbers_and_never_something_else_to_fetch() -> None:
         "1." + "1" * 300,
         "1.1" + "a" * 90 + "!",
     ):
-        with pytest.raises(UsageError, match="no version of agent"):
+        with pytest.raises(UsageError, match="not a valid version of agent"):
             check_version("codex", version)
 
 

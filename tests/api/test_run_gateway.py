@@ -251,7 +251,7 @@ def test_answers_come_out_as_they_are_said(run: Run, model: RunningModel) -> Non
     assert lines[-1] == "event: message_stop"
     assert model.ledger.calls(titles=True)[0].streams
     missing = httpx.post(f"{way['outside_url']}/v1/nothing", json={}, headers=headers, timeout=120)
-    assert "no call of a model" in missing.text
+    assert "is not a call of a model" in missing.text
 
 
 def test_a_run_may_ask_several_providers(run: Run, api: httpx.Client, model: RunningModel) -> None:

@@ -131,7 +131,7 @@ def test_what_is_broken_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
         "aider-polyglot/python-double"
     ]
     assert "gone_test.py" in broken["python/gone"]
-    assert "no JSON" in broken["python/torn"]
+    assert "is not valid JSON" in broken["python/torn"]
     assert "inside the exercise" in broken["python/away"]
     assert "instructions.md" in broken["python/silent"]
     with pytest.raises(UsageError, match="exercises/practice"):

@@ -45,7 +45,7 @@ def test_a_key_becomes_a_secret_and_a_changed_one_changes_it(
     environ["ANTHROPIC_API_KEY"] = "sk-second-value"
     with_known_keys(client, body({"name": "claude-code"}), environ, tell)
     changed = capfd.readouterr().err
-    assert "changed the secret BMJ_ANTHROPIC_API_KEY" in changed
+    assert "updated the secret BMJ_ANTHROPIC_API_KEY" in changed
     assert client.secrets.get("BMJ_ANTHROPIC_API_KEY").update_time_ms > before.update_time_ms
 
     file = tmp_path / ".config/benchyard/job-keys.json"
@@ -62,7 +62,7 @@ def test_a_secret_that_somebody_else_changed_is_set_again(
     client.secrets.update("BMJ_OPENAI_API_KEY", "theirs")
     capfd.readouterr()
     with_known_keys(client, body({"name": "codex"}), environ, tell)
-    assert "changed the secret" in capfd.readouterr().err
+    assert "updated the secret" in capfd.readouterr().err
 
 
 def test_a_secret_of_the_server_is_used_where_the_caller_has_no_key(

@@ -235,4 +235,4 @@ def test_what_rli_has_and_we_have_not_is_said(capfd: pytest.CaptureFixture[str])
     assert run(["devbox", "upload", "box", "file"]) == 2
     assert "benchyard devbox cp FILE DEVBOX:PATH" in capfd.readouterr().err
     assert run(["axon", "list"]) == 2
-    assert "axons are not there" in capfd.readouterr().err
+    assert "axons are not supported" in capfd.readouterr().err

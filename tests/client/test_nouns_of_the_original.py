@@ -111,9 +111,9 @@ def test_objects_are_stored_from_files_folders_text_and_bytes(yard: Benchyard, t
 
 
 def test_what_is_not_there_says_so(yard: Benchyard) -> None:
-    with pytest.raises(NotYet, match="axons are not there"):
+    with pytest.raises(NotYet, match="axons are not supported"):
         yard.axon.create(name="a")
-    with pytest.raises(NotYet, match="MCP configs are not there"):
+    with pytest.raises(NotYet, match="MCP configs are not supported"):
         yard.mcp_config.list()
 
 

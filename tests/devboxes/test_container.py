@@ -312,7 +312,7 @@ def test_what_listens_but_is_no_engine_is_an_error(tmp_path: Path) -> None:
             finally:
                 await engine.close()
 
-    with pytest.raises(StartFailed, match="is no container engine"):
+    with pytest.raises(StartFailed, match="is not a container engine"):
         asyncio.run(look())
 
 

@@ -124,7 +124,7 @@ async def test_it_serves_a_devbox_and_tells_what_was_used(tmp_path: Path) -> Non
 @live
 async def test_what_cannot_be_asked_is_refused(tmp_path: Path) -> None:
     async with a_yard(tmp_path / "gateway") as yard:
-        with pytest.raises(UsageError, match="no id"):
+        with pytest.raises(UsageError, match="not an id"):
             await yard.gateway.grant(yard.grant(id="../up"))
         with pytest.raises(UsageError, match="16 characters"):
             await yard.gateway.grant(yard.grant(token="short"))

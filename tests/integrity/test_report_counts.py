@@ -119,7 +119,7 @@ def test_a_validated_scenario_knows_how_many_tests_there_are(
         assert scored(http, id, FEWER["ended"])["score"] == 1.0
     validation = validated(server, id)
     assert validation.problems == []
-    assert "the reference's report tells of 3 tests" in validation.notes[-1]
+    assert "the reference's report lists 3 tests" in validation.notes[-1]
     honest = scored(http, id, f"# honest\n{RIGHT}")
     assert (honest["score"], honest["suspicions"]) == (1.0, [])
     assert honest["scoring_function_results"][0]["counted"] == {"tests": 3, "skipped": 0}

@@ -143,7 +143,7 @@ def test_a_link_on_the_way_to_what_is_no_part_of_the_answer_does_not_make_it_one
     run.devbox.run("cd ~/out && mv sub mine && echo lax > mine/rules && ln -s mine sub")
     view = run.scored()
     assert view["scoring_contract_result"]["score"] == 0.0, results(view)
-    assert "could not be put back" in results(view)[0]["reason"]
+    assert "could not be restored" in results(view)[0]["reason"]
     run.end()
 
 

@@ -149,8 +149,8 @@ def test_no_way_to_put_a_program_there_hides_it(scored: Any, plant: str, named: 
 @pytest.mark.parametrize(
     ("command", "named"),
     [
-        ("sudo rm -f /usr/bin/python3", "/usr/bin/python3 of the system is deleted, or closed"),
-        ("sudo chmod 700 $(readlink -f /usr/bin/python3)", "of the system is deleted, or closed"),
+        ("sudo rm -f /usr/bin/python3", "/usr/bin/python3 of the system is deleted or made unusable"),
+        ("sudo chmod 700 $(readlink -f /usr/bin/python3)", "of the system is deleted or made unusable"),
         ("sudo rm /usr/bin/python3; sudo ln -s /nowhere /usr/bin/python3", "opened /usr/bin/python3"),
         ("sudo rm -rf /usr/lib/python3.*", "/usr/lib/python3"),
     ],

@@ -168,7 +168,7 @@ class TestGoAnswers(Answers):
         ended = await self.of(yard, {"double.go": ends})
         # The official verdict stays; that the runner knows of no test tells on it.
         assert ended.score == 1.0, ended.output
-        assert "does not tell of TestIt" in (ended.suspect or "")
+        assert "does not list TestIt" in (ended.suspect or "")
         claims = ends.replace("os.Exit(0)", 'println("--- PASS: TestIt (0.00s)"); os.Exit(0)')
         claimed = await self.of(yard, {"double.go": claims})
         # Who speaks for the tests is not told from them.

@@ -106,7 +106,7 @@ def test_those_that_come_with_the_server_are_public(client: Runloop) -> None:
     assert all(each.is_public for each in public.values())
     assert ids(client.agents.list(is_public=True, name="oracle")) == [public["oracle"].id]
     assert "oracle" not in [each.name for each in client.agents.list(limit=100)]
-    with pytest.raises(PermissionDeniedError, match="stays"):
+    with pytest.raises(PermissionDeniedError, match="cannot be deleted"):
         client.agents.delete(public["nop"].id)
     with pytest.raises(BadRequestError, match="another name"):
         client.agents.create(name="oracle", source=npm())

@@ -143,7 +143,7 @@ class ServerMetrics:
         yield MetricFamily(
             "benchyard_executions_queued",
             "gauge",
-            "Commands behind others in their named shells.",
+            "Commands that wait for others in their named shells.",
             single_sample(activity.queued),
         )
         yield MetricFamily(
@@ -152,7 +152,7 @@ class ServerMetrics:
         yield MetricFamily(
             "benchyard_leaks",
             "gauge",
-            "What is left of devboxes that do not run, by kind; `benchyard doctor --leaks` lists it.",
+            "Leftovers of devboxes that do not run, by kind; `benchyard doctor --leaks` lists it.",
             [MetricSample(count, {"kind": kind}) for kind, count in leaks.items()],
         )
         yield from self._of_requests()

@@ -138,7 +138,7 @@ async def _tell_of_lost_key(file: Path, secrets: Secrets, *, had_key: bool) -> N
     lost = await secrets.unreadable()
     if not lost:
         return
-    what = "is another than the one" if had_key else "was gone, and a new one was made, which is not the one"
+    what = "is not the one" if had_key else "was missing, and a new one was made, which is not the one"
     logger.warning(
         "%s %s that %d secrets were sealed with (%s): stop the server and put the old file back from a "
         "backup, or set the secrets again with `benchyard secret update NAME`",

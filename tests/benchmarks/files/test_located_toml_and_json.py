@@ -79,7 +79,7 @@ def test_keys_of_toml_have_lines(place: tuple[int | str, ...], line: int) -> Non
 
 
 def test_what_is_no_toml_is_told_with_its_line() -> None:
-    with pytest.raises(UsageError, match=r"some\.file:2: this is no TOML"):
+    with pytest.raises(UsageError, match=r"some\.file:2: this is not valid TOML"):
         located_values.read_toml(PATH, "a = 1\nb = \n")
     with pytest.raises(UsageError, match="nested too deeply"):
         located_values.read_toml(PATH, "a = " + "[" * 5000 + "]" * 5000)
@@ -111,7 +111,7 @@ def parts(data: Any, place: tuple[int | str, ...]) -> list[tuple[tuple[int | str
 
 
 def test_what_is_no_json_is_told_with_its_line() -> None:
-    with pytest.raises(UsageError, match=r"some\.file:2: this is no JSON"):
+    with pytest.raises(UsageError, match=r"some\.file:2: this is not valid JSON"):
         located_values.read_json(PATH, '{\n"a" 1}')
     with pytest.raises(UsageError, match="nested too deeply"):
         located_values.read_json(PATH, "[" * 100_000)

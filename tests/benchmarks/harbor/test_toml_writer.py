@@ -30,5 +30,5 @@ def test_tables_come_after_what_stands_by_itself() -> None:
 
 
 def test_what_is_no_text_is_told() -> None:
-    with pytest.raises(UsageError, match="no Unicode"):
+    with pytest.raises(UsageError, match="not valid Unicode"):
         dump({"a": "\ud800"})

@@ -82,5 +82,5 @@ def test_a_tree_needs_what_its_source_names(tmp_path: Path) -> None:
         local_copies.tree_in_copy(source, tmp_path)
     (tmp_path / "tasks").mkdir()
     assert local_copies.tree_in_copy(source, tmp_path) == tmp_path
-    with pytest.raises(DatasetError, match="no folder"):
+    with pytest.raises(DatasetError, match="not a folder"):
         local_copies.tree_in_copy(source, tmp_path / "lost")

@@ -204,7 +204,7 @@ def test_a_slip_is_told_what_was_meant() -> None:
         ("agents", "env", {"KEY": "x-${A:-b}"}, "benchyard secret set"),
         ("agents", "env", {"NOT A NAME": "x"}, "agents[0].env"),
         ("agents", "env", {"KEY": True}, "put it in quotes"),
-        ("agents", "env", {"KEY": "a\0b"}, "no text"),
+        ("agents", "env", {"KEY": "a\0b"}, "cannot be passed to a program"),
         ("agents", "env", {"KEY": "x" * 140_000}, "agents[0].env.KEY"),
         ("agents", "kwargs", {"day": datetime.date(2026, 1, 1)}, "put it in quotes"),
         ("agents", "kwargs", {"a": {1: 2}}, "put it in quotes"),

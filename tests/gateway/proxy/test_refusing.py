@@ -87,7 +87,7 @@ async def test_what_is_no_call_of_a_model_is_refused(tmp_path: Path, method: str
         await station.grant()
         reply = await station.ask(path, method=method)
         assert reply.status == 403
-        assert b"is no call of a model" in reply.body
+        assert b"is not a call of a model" in reply.body
         assert station.behind.seen == []
 
 

@@ -25,7 +25,7 @@ def test_what_is_packed_comes_back() -> None:
 
 def test_headers_that_follow_each_other_for_ever_are_refused() -> None:
     chain = (header(tarfile.GNUTYPE_LONGNAME, 2) + b"a".ljust(512, b"\0")) * 3000
-    with pytest.raises(UsageError, match="no archive"):
+    with pytest.raises(UsageError, match="not an archive"):
         dict(unpack_files(gzip.compress(chain + header(tarfile.REGTYPE, 0) + bytes(1024))))
 
 
@@ -50,7 +50,7 @@ def test_files_without_content_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
     ids=["empty", "no gzip", "no tar in it", "cut short"],
 )
 def test_what_is_no_archive_is_refused(content: bytes) -> None:
-    with pytest.raises(UsageError, match="no archive"):
+    with pytest.raises(UsageError, match="not an archive"):
         dict(unpack_files(content))
 
 

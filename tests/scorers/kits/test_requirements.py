@@ -60,7 +60,7 @@ def test_requirements_are_read_as_their_files_are_written() -> None:
         ('thing; os_name == "${HOME}"', "not allowed"),
         ("thing\x00", "not allowed"),
         ("thing --hash=sha256:zz", "hash"),
-        ("thing --config-settings=x", "no requirement"),
+        ("thing --config-settings=x", "not a requirement"),
     ],
 )
 def test_what_reaches_further_than_the_index_is_refused_by_name(line: str, told: str) -> None:

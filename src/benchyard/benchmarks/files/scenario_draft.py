@@ -206,7 +206,7 @@ def _step(found: LocatedData, folder: BoundedFolder, index: int, part: StepPart)
     place = ("steps", index)
     problem = part.problem or f"{part.folder}/problem.md"
     if not folder.has(problem):
-        raise found.refuse((*place, "name"), f"there is no file {problem}, which says what is to be done")
+        raise found.refuse((*place, "name"), f"there is no file {problem}, the problem statement")
     there = [name for each in references.FILE_NAMES if folder.has(name := f"{part.folder}/{each}")]
     if len(there) > 1 and part.reference is None:
         raise UsageError(f"{folder.path}: keep one of {' and '.join(there)}; or say which: `reference: NAME`")
@@ -245,7 +245,8 @@ def _check(found: LocatedData, file: ScenarioFile) -> None:
     """Raise UsageError for parts of the file that contradict or miss each other."""
     if file.isolation == "answer" and not file.answer_paths:
         raise found.refuse(
-            ("isolation",), "isolation: `answer` needs `answer_paths`, a list of what is taken"
+            ("isolation",),
+            "isolation: `answer` needs `answer_paths`, a list of the files and folders to take",
         )
     for key in file.metadata or {}:
         if key in RULES_IN_METADATA:
@@ -261,7 +262,7 @@ def _check(found: LocatedData, file: ScenarioFile) -> None:
 
 def _statement(found: LocatedData, folder: BoundedFolder, file: ScenarioFile) -> str:
     if not folder.has(file.problem):
-        raise found.refuse(("problem",), f"there is no file {file.problem}, which says what is to be done")
+        raise found.refuse(("problem",), f"there is no file {file.problem}, the problem statement")
     return _at(found, ("problem",), folder, file.problem)
 
 

@@ -74,7 +74,9 @@ def _text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise UsageError(f"a text that is no Unicode cannot be written as TOML: {text[:80]!r}") from error
+        raise UsageError(
+            f"a text that is not valid Unicode cannot be written as TOML: {text[:80]!r}"
+        ) from error
     return '"' + "".join(_letter(each) for each in text) + '"'
 
 

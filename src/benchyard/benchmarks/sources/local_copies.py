@@ -43,7 +43,7 @@ def tree_in_copy(source: GitTree, given: Path) -> Path:
     If the given folder holds only one folder, like archives of repositories, that one may be it.
     """
     if not given.is_dir():
-        raise DatasetError(f"{given} is no folder; give the folder of a copy of the repository")
+        raise DatasetError(f"{given} is not a folder; give the folder of a copy of the repository")
     inner = [path for path in given.iterdir() if path.is_dir() and not path.is_symlink()]
     for folder in (given, *inner[: len(inner) == 1]):
         if all(os.path.lexists(folder / path) for path in source.paths):
@@ -123,7 +123,9 @@ def unpack(given: Path, work: Path) -> Path:
         with tarfile.open(given, "r|*") as tar:
             _Unpacking(folder, given).all(tar)
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DatasetError(f"{given}: this is no tar, or half-downloaded: {error}; get it again") from error
+        raise DatasetError(
+            f"{given}: this is not a tar archive, or it is half-downloaded: {error}; get it again"
+        ) from error
     except OSError as error:
         raise DatasetError(f"{error.filename or given}: {error.strerror or error}") from error
     return folder

@@ -276,7 +276,7 @@ def _states(given: str | None) -> set[str]:
     known = {state.value for state in JobState}
     if found - known:
         raise UsageError(
-            f"{', '.join(sorted(found - known))} is no state; known are {', '.join(sorted(known))}"
+            f"{', '.join(sorted(found - known))} is not a state; known are {', '.join(sorted(known))}"
         )
     return found
 

@@ -388,7 +388,7 @@ def _state(given: str | None, kind: str | None) -> str | None:
     word = _SPELLED.get(given.lower(), given.lower())
     known = {each.value for each in RunState} if kind != "benchmark" else set(_BENCHMARK_RUN_STATES)
     if word not in known:
-        raise UsageError(f"{given!r} is no state of a run; known are {', '.join(sorted(known))}")
+        raise UsageError(f"{given!r} is not a state of a run; known are {', '.join(sorted(known))}")
     return word
 
 

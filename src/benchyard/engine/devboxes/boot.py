@@ -318,7 +318,9 @@ async def _write_file(tools: EngineContext, devbox: Devbox, command: str) -> boo
             return False
         await write_content(descriptor, file.path, file.content)
     except (UsageError, NotFound, DevboxError) as error:
-        tools.note(devbox.id, "setup_commands", f"{file.path} is left to a command: {error.message}")
+        tools.note(
+            devbox.id, "setup_commands", f"{file.path} is written by a command instead: {error.message}"
+        )
         return False
     tools.note(devbox.id, "setup_commands", f"wrote {file.path}")
     return True

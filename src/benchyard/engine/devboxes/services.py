@@ -86,7 +86,7 @@ def _with(options: ServiceOptions, name: str, value: str, service: str) -> Servi
     if name == "--entrypoint":
         return replace(options, entrypoint=value)
     raise UsageError(
-        f"option {name[:100]} of service {service} means nothing here; there are: --health-cmd, "
+        f"option {name[:100]} of service {service} is not supported; known are: --health-cmd, "
         "--health-interval, --health-timeout, --health-retries, --health-start-period, --env, --user, "
         "--workdir, --entrypoint",
         field="services",
@@ -196,7 +196,7 @@ async def _start_one(tools: EngineContext, side: _Side) -> str | None:
     options = parse_options(side.service.options or "", side.service.name)
     command = _command(image, options)
     if command is None:
-        return f"its image {side.service.image!r} says nothing about what to run; give it an --entrypoint"
+        return f"its image {side.service.image!r} does not say what to run; give it an --entrypoint"
     await tools.host.start(_request(side, image, options))
     user = (options.user or image.user or "root").partition(":")[0]
     state = await tools.host.exec(side.id, ExecRequest(id=side.run_id, command=command, user=user))

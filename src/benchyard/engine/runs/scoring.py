@@ -318,7 +318,7 @@ class Scoring:
                 and await CleanRoom(context, RoomImages(context.case.image_id), 0).has_sound_machine()
             ):
                 raise
-            raise ScorerFailed(f"what was left could not be made ready: {error.message}") from error
+            raise ScorerFailed(f"the final state could not be prepared: {error.message}") from error
 
     async def _images(self, context: RoomContext, isolation: Isolation) -> RoomImages:
         """Return the images of rooms: the whole disk, or its graded part on top of the start."""
@@ -435,7 +435,7 @@ def _require_restored(paths: Sequence[str], refused: list[str]) -> None:
     """Raise ScorerFailed if the answer prevents a path from being restored."""
     for each in refused:
         if any(each.startswith(f"{path}: ") for path in paths):
-            raise ScorerFailed(f"what is no part of the answer could not be put back: {each}")
+            raise ScorerFailed(f"files outside of the answer could not be restored: {each}")
 
 
 def _contract_result(case: ScoringCase, results: list[ScorerResult]) -> ContractResult:

@@ -196,6 +196,6 @@ def require_isolation(tools: EngineContext) -> None:
     needed = {Capability.ISOLATION, Capability.SNAPSHOTS, Capability.IMAGES}
     if not needed <= capabilities and not tools.host.pretends:
         raise NotSupported(
-            "scenarios cannot be scored with this server's driver, whose devboxes have no walls; start the "
-            "server with --driver native or --driver container"
+            "scenarios cannot be scored with this server's driver, whose devboxes are not isolated; start "
+            "the server with --driver native or --driver container"
         )

@@ -58,7 +58,7 @@ async def open_builder(
 
 def _find(parts: BuilderParts, wanted: BuilderChoice) -> Builder:
     if wanted.kind not in KINDS:
-        raise UsageError(f"{wanted.kind!r} is no builder: choose one of {', '.join(KINDS)}")
+        raise UsageError(f"{wanted.kind!r} is not a builder: choose one of {', '.join(KINDS)}")
     program = find_buildah() if wanted.kind != "docker" else None
     if program is not None:
         return BuildahBuilder(parts, program)
