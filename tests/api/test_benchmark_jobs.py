@@ -233,7 +233,7 @@ _AGENT = {"name": "nop"}
         ),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(
+def test_invalid_job_is_refused_and_changes_nothing(
     http: httpx.Client, spec: dict[str, Any], told: str
 ) -> None:
     before = good(http.get(JOBS, params={"limit": 1}))["total_count"]

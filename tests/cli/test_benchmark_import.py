@@ -129,7 +129,7 @@ def test_a_separate_verifier_sees_artifacts_only(benchyard: CommandLine, writer:
     assert (found["oracle"]["apart"]["score"], found["nop"]["apart"]["score"]) == (1.0, 0.0)
 
 
-def test_what_is_broken_is_told_and_the_rest_is_imported(benchyard: CommandLine, writer: TaskWriter) -> None:
+def test_broken_tasks_are_named_and_the_rest_is_imported(benchyard: CommandLine, writer: TaskWriter) -> None:
     writer.write("good")
     writer.write("typo", Task(toml='schema_version = "1.4"\n[agent]\n\ntimout_sec = 5\n'))
     writer.write("future", Task(toml='schema_version = "9.9"\n'))

@@ -431,7 +431,9 @@ def test_list_leaves_out_what_is_not_asked_for(benchyard: CommandLine, client: C
         (["cancel", "no-such-job"], 4, "no-such-job"),
     ],
 )
-def test_what_cannot_be_is_told(benchyard: CommandLine, arguments: list[str], status: int, said: str) -> None:
+def test_invalid_command_has_its_status_and_message(
+    benchyard: CommandLine, arguments: list[str], status: int, said: str
+) -> None:
     ended = benchyard("job", *arguments)
     assert (ended.status, said in ended.err) == (status, True), ended
 
@@ -443,7 +445,7 @@ def test_every_verb_has_an_example(benchyard: CommandLine, verb: str) -> None:
     assert f"benchyard job {verb}" in benchyard.ok("benchmark-job", verb, "--help")
 
 
-def test_one_name_is_in_the_help(benchyard: CommandLine) -> None:
+def test_only_one_name_of_jobs_is_in_the_help(benchyard: CommandLine) -> None:
     names = [line.split()[0] for line in benchyard.ok("--help").splitlines() if line.strip()]
     assert "job" in names
     assert "benchmark-job" not in names

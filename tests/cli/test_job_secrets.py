@@ -73,14 +73,14 @@ def test_a_secret_of_the_server_is_used_where_the_caller_has_no_key(
     assert secrets_of(made) == [{"GEMINI_API_KEY": "BMJ_GEMINI_API_KEY"}]
 
 
-def test_what_was_given_is_left_alone(client: Client, environ: dict[str, str]) -> None:
+def test_keys_given_by_the_user_are_left_alone(client: Client, environ: dict[str, str]) -> None:
     environ["OPENAI_API_KEY"] = "mine"
     given = {"name": "codex", "agent_environment": {"environment_variables": {"OPENAI_API_KEY": "x"}}}
     assert with_known_keys(client, body(given), environ, tell) == body(given)
     assert [each.name for each in client.secrets.list() if each.name.startswith("BMJ_")] == []
 
 
-def test_what_we_gave_another_job_is_looked_at_again(client: Client, environ: dict[str, str]) -> None:
+def test_keys_given_to_an_earlier_job_are_checked_again(client: Client, environ: dict[str, str]) -> None:
     environ["OPENAI_API_KEY"] = "mine"
     before = {"name": "codex", "agent_environment": {"secrets": {"OPENAI_API_KEY": "BMJ_OPENAI_API_KEY"}}}
     assert with_known_keys(client, body(before), environ, tell) == body(before)

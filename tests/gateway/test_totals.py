@@ -32,7 +32,7 @@ def test_each_model_has_its_totals_and_the_largest_comes_first() -> None:
     assert (small.calls, small.failed, small.cost_usd, small.first_byte_p50_ms) == (3, 2, 0.5, None)
 
 
-def test_one_unknown_price_makes_the_whole_unknown() -> None:
+def test_unknown_price_makes_the_sum_unknown() -> None:
     assert cost_of([call("m", 1), call("m", 1, cost_usd=None)]) is None
     assert cost_of([call("m", 1), call("m", 1, usage=None, cost_usd=None)]) is None
     assert cost_of([call("m", 1), failed(500)]) == 0.5

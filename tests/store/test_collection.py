@@ -35,7 +35,7 @@ def in_store(url: str, work: Callable[[Collection[Thing]], Awaitable[None]], tab
     asyncio.run(main())
 
 
-def test_what_is_inserted_is_found_again_after_reopening(database_url: str) -> None:
+def test_inserted_record_is_found_after_reopening(database_url: str) -> None:
     kept = thing(1, name="näme", metadata={"k": "v"}, request_hash="abc")
 
     async def write(things: Collection[Thing]) -> None:

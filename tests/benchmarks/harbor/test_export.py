@@ -188,7 +188,7 @@ def test_every_kind_of_scorer_can_be_run_elsewhere() -> None:
     assert set(scorers.types()) == known
 
 
-def test_what_only_the_server_grades_is_refused_by_name() -> None:
+def test_scorers_of_the_server_only_are_refused_by_name() -> None:
     with pytest.raises(UsageError, match="scorer s0 is of type other_scorer, which grades on the server"):
         export.make_task(scorers_only({"type": "other_scorer"}), ExportParts())
     with pytest.raises(UsageError, match="there is no registered custom scorer 'gone'"):
@@ -256,7 +256,7 @@ def odd_scenario() -> Any:
     )
 
 
-def test_what_harbor_has_no_word_for_is_kept_and_read_back(tmp_path: Path) -> None:
+def test_fields_unknown_to_harbor_survive_a_round_trip(tmp_path: Path) -> None:
     view = odd_scenario()
     phases = PhaseAccess(
         NetworkAccess("open"), NetworkAccess("allow-list", ("pypi.org", "10.0.0.0/8")), NetworkAccess("none")

@@ -20,7 +20,7 @@ _VALUES = some.recursive(
 
 
 @given(some.dictionaries(_TEXTS, _VALUES, max_size=5))
-def test_what_is_written_is_read_again(data: dict[str, Any]) -> None:
+def test_written_toml_reads_back_unchanged(data: dict[str, Any]) -> None:
     assert tomllib.loads(dump(data)) == data
 
 
@@ -29,6 +29,6 @@ def test_tables_come_after_what_stands_by_itself() -> None:
     assert dump(data) == 'a = "x"\nwhen = 01:02:00\n\n[b]\nc = 1\n\n[[steps]]\nname = "one"\n'
 
 
-def test_what_is_no_text_is_told() -> None:
+def test_invalid_unicode_is_refused() -> None:
     with pytest.raises(UsageError, match="not valid Unicode"):
         dump({"a": "\ud800"})

@@ -131,7 +131,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("name", "content", "said"), BROKEN, ids=range(len(BROKEN)))
-def test_what_is_broken_is_told_with_its_line(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_broken_file_is_refused_with_its_line(tmp_path: Path, name: str, content: bytes, said: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DatasetError) as told:
         list(rows(tmp_path / name))
@@ -140,7 +140,7 @@ def test_what_is_broken_is_told_with_its_line(tmp_path: Path, name: str, content
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_is_not_there_is_told(tmp_path: Path, name: str) -> None:
+def test_missing_file_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(DatasetError, match="No such file"):
         list(rows(tmp_path / name))
 
@@ -216,7 +216,7 @@ NO_LISTS: list[object] = [
 
 
 @pytest.mark.parametrize("value", NO_LISTS, ids=range(len(NO_LISTS)))
-def test_what_is_no_list_is_refused_by_name(value: object) -> None:
+def test_value_that_is_not_a_list_is_refused_by_name(value: object) -> None:
     with pytest.raises(DatasetError, match=r"^FAIL_TO_PASS must be a list"):
         as_list(value, "FAIL_TO_PASS")
 

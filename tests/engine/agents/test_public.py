@@ -51,7 +51,7 @@ def test_a_program_names_another_loader_and_keeps_its_place(tmp_path: Path) -> N
         assert elf.loader_place(content) == (120, 28)
 
 
-def test_what_is_no_such_program_is_told(tmp_path: Path) -> None:
+def test_file_that_is_not_the_program_is_refused(tmp_path: Path) -> None:
     short = tmp_path / "short"
     short.write_bytes(program(b"/lib/ld\0"))
     text = tmp_path / "text"

@@ -64,7 +64,7 @@ def test_fields_win_over_metadata() -> None:
         ({"benchyard.nop_score": "NaN"}, "nop_score"),
     ],
 )
-def test_what_makes_no_sense_is_refused(metadata: dict[str, str], told: str) -> None:
+def test_invalid_rules_are_refused(metadata: dict[str, str], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         rules_from(metadata, ScoringRules())
 

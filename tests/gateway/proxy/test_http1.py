@@ -186,7 +186,7 @@ def test_every_shape_of_an_answer_is_read(
     ],
     ids=["nothing", "nonsense", "half", "upgrade", "many", "long"],
 )
-def test_what_is_no_answer_is_an_error(said: bytes) -> None:
+def test_invalid_answer_is_an_error(said: bytes) -> None:
     async def test() -> None:
         pool = opened()
         async with Upstream(saying(said, ends=True)) as upstream:

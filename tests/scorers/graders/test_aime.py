@@ -76,12 +76,12 @@ def test_every_answer_is_found_in_every_form(number: int, form: str) -> None:
 
 
 @given(st.text() | st.text(alphabet="\\boxed{}0123456789,.$-: answer\n"))
-def test_whatever_is_written_is_graded(text: str) -> None:
+def test_any_text_is_graded(text: str) -> None:
     found = aime.extracted(text)
     assert found is None or 0 <= found <= 999
 
 
-def test_what_is_too_long_or_no_text_is_wrong() -> None:
+def test_too_long_or_undecodable_answer_is_wrong() -> None:
     assert aime.text_of(b"73" + b" " * aime.MOST_BYTES) == ""
     assert aime.text_of(b"\xff73") == ""
     assert aime.text_of(b"\xef\xbb\xbf73") == "73"
@@ -96,7 +96,7 @@ def test_hostile_texts_take_no_time(text: str) -> None:
 
 
 @pytest.mark.parametrize("answer", [None, True, "73", 73.0, -1, 1000])
-def test_what_cannot_be_expected_is_refused(answer: object) -> None:
+def test_invalid_expected_answer_is_refused(answer: object) -> None:
     aime.check({"answer": 0})
     with pytest.raises(ValueError, match="answer"):
         aime.check({"answer": answer})
