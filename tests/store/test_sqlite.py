@@ -94,7 +94,7 @@ def test_a_file_that_somebody_locks_is_waited_for_or_said(
     asyncio.run(work())
 
 
-def test_who_opens_a_file_waits_longer_for_others_than_who_writes(
+def test_opening_waits_longer_for_others_than_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchyard.store.sqlite._PATIENCE_SECONDS", 0.1)

@@ -124,7 +124,7 @@ COLUMNS: Mapping[str, Callable[[BenchmarkJobView], object]] = {
     "MEAN": lambda view: _means(view),
     "AGE": lambda view: age(view.create_time_ms),
 }
-NARROW = Narrow(shorten=["NAME"], drop=["AGENTS", "AGE", "TRIALS"])
+NARROW = Narrow(shorten=["NAME", "AGENTS"], drop=["AGE", "ID", "TRIALS"])
 _ELSEWHERE = {
     "export": "benchyard.cli.job.export:export",
     "logs": "benchyard.cli.job.logs:logs",
