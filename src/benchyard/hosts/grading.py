@@ -33,6 +33,7 @@ from benchyard.errors import (
     UsageError,
 )
 from benchyard.hosts import state
+from benchyard.hosts.cancellation import wait_at_most
 from benchyard.hosts.devbox import HostDevbox
 from benchyard.hosts.state import DevboxEntry
 from benchyard.images.store import Image, ImageStore
@@ -396,9 +397,7 @@ class DevboxGrading:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 while not execution.done.is_set():
                     devbox.look(name)
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
-                            await execution.done.wait()
+                    await wait_at_most(_LOOK_AGAIN_SECONDS, execution.done.wait())
         if not execution.done.is_set():
             raise StillWaiting(f"execution {name} of devbox {devbox.spec.id} was killed, but has not ended")
 

@@ -66,7 +66,7 @@ class RunRescorings:
         """Note a request for a scoring; returns the run, and whether that is new. Raises Conflict."""
         lock = self._asking.setdefault(id, asyncio.Lock())
         async with lock:
-            run = await self._run_records.get(id)
+            run = await self._run_records.records.get(id)
             if run.rescoring is not None or (request_id is not None and run.scoring_request == request_id):
                 return run, False
             state = _final_state(run)
@@ -90,7 +90,7 @@ class RunRescorings:
 
     async def run(self, id: str) -> None:
         """Score a run again if that was requested; errors are noted in the run."""
-        run = await retry_store(self._run_records.get, id)
+        run = await retry_store(self._run_records.records.get, id)
         if run.rescoring is None:
             return
         outcome: Outcome | str

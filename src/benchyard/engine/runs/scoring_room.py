@@ -519,9 +519,8 @@ class CleanRoom(GradingRoom):
     async def _start_tools(self) -> Kit | None:
         """Return the shell and tools of the start image as a kit; None if they cannot be found or shown."""
         tools, case = self._context.tools, self._context.case
-        capabilities = tools.host.capabilities
         kept = case.kept.start_image_id if case.kept else None
-        if Capability.MOUNTS not in capabilities or (case.kept and kept is None):
+        if Capability.MOUNTS not in tools.host.capabilities or (case.kept and kept is None):
             return None
         try:
             image = await tools.images.get(kept) if kept else await tools.images.held(case.devbox.id)
@@ -605,8 +604,7 @@ async def kits_of(scorer: Scorer[Any], kits: Kits) -> tuple[Kit, ...]:
 
 def mounts_of(tools: EngineContext, kits: tuple[Kit, ...]) -> tuple[HostFolder, ...]:
     """Return the host folders of kits; raises ScorerFailed if the driver cannot show folders."""
-    capabilities = tools.host.capabilities
-    if kits and Capability.MOUNTS not in capabilities:
+    if kits and Capability.MOUNTS not in tools.host.capabilities:
         told = "this scorer needs a driver that can show folders; use the native driver"
         raise ScorerFailed(told, cause="machine")
     return tuple(HostFolder(kit.source, kit.target) for kit in kits)

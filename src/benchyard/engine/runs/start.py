@@ -188,9 +188,8 @@ class RunStarter:
 
 def require_isolation(tools: EngineContext) -> None:
     """Raise NotSupported if this driver cannot score apart from the agent that made the answer."""
-    capabilities = tools.host.capabilities
     needed = {Capability.ISOLATION, Capability.SNAPSHOTS, Capability.IMAGES}
-    if not needed <= capabilities and not tools.host.pretends:
+    if not needed <= tools.host.capabilities and not tools.host.pretends:
         raise NotSupported(
             "scenarios cannot be scored with this server's driver, whose devboxes have no walls; start the "
             "server with --driver native or --driver container"
