@@ -71,17 +71,14 @@ def check_answer_paths(paths: Sequence[str]) -> tuple[str, ...]:
         raise UsageError(
             f"an answer has at most {_MOST_PATHS} paths, of {_MOST_CHARACTERS} characters in all"
         )
-    found: list[str] = []
-    for path in sorted({posixpath.normpath(path) for path in paths if _is_plain(path)}):
-        if not found or not path.startswith(f"{found[-1]}/"):
-            found.append(path)
-    return tuple(found)
-
-
-def _is_plain(path: str) -> bool:
-    if not path.startswith("/") or ".." in path.split("/") or not path.strip("/") or "\0" in path:
-        raise UsageError(f"{path[:200]!r} is not a path of an answer: give an absolute one, without '..'")
-    return True
+    for path in paths:
+        if not path.startswith("/") or ".." in path.split("/") or not path.strip("/") or "\0" in path:
+            raise UsageError(f"{path[:200]!r} is not a path of an answer: give an absolute one, without '..'")
+    outermost: list[str] = []
+    for path in sorted({posixpath.normpath(path) for path in paths}):
+        if not outermost or not path.startswith(f"{outermost[-1]}/"):
+            outermost.append(path)
+    return tuple(outermost)
 
 
 async def make_answer_image(

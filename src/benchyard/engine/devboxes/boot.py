@@ -156,16 +156,13 @@ async def boot(tools: EngineContext, devbox_id: str, prerequisites: Prerequisite
     except (BuildFailed, InstallFailed) as error:
         tools.note(devbox_id, "setup_commands", error.message, level="error")
         return Move(DevboxStatus.FAILURE, failure="execution_failed", detail=error.message)
-    except BenchyardError as error:
-        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=error.message)
-    except OSError as error:
-        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=from_os(error).message)
+    except (BenchyardError, OSError) as error:
+        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=message_of(error))
     try:
         failure = await _prepare(tools, devbox, request)
     except (StoreError, OSError) as error:
         # A full disk is not the fault of the prepared files and commands.
-        told = message_of(error)
-        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=told)
+        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=message_of(error))
     except BenchyardError as error:
         failure = error.message
     if failure:
