@@ -250,7 +250,9 @@ class Agents:
         versions = await asyncio.to_thread(public.installed_versions, self._tools.settings.data / "kits")
         keyless = self._tools.settings.keyless_upstreams
         return [
-            public.view(record, versions, keyless).model_copy(update={"server_lacks": self._lacks(record)})
+            public.view(record, versions, keyless).model_copy(
+                update={"server_lacks": [program.name for program in self._missing(record)] or None}
+            )
             for record in records
         ]
 
@@ -320,12 +322,9 @@ class Agents:
     ) -> None:
         try:
             future.set_result(await self._installer.install(record, token))
-        except BenchyardError as error:
-            future.set_exception(error)
-            # The caller may be gone: then the error is dropped, and the next caller tries again.
-            future.exception()
-        except OSError as error:
+        except (BenchyardError, OSError) as error:
             future.set_exception(from_os(error))
+            # The caller may be gone: then the error is dropped, and the next caller tries again.
             future.exception()
         except asyncio.CancelledError:
             future.cancel()
@@ -369,12 +368,11 @@ class Agents:
         if all(agent.shown for agent in devbox.agents):
             return devbox
         agents = [agent if agent.shown else await self._provide_one(agent) for agent in devbox.agents]
-        noted = partial(
+        return await retry_store(
             self._tools.live_devboxes.change,
             devbox.id,
             lambda record: record.model_copy(update={"agents": agents}),
         )
-        return await retry_store(noted)
 
     async def _provide_one(self, agent: MountedAgent) -> MountedAgent:
         token = self._tools.vault.open(agent.auth_token) if agent.auth_token else None
@@ -385,26 +383,19 @@ class Agents:
             shown[agent.path] = str(installed.kits[0].source)
         return agent.model_copy(update={"shown": shown, "auth_token": None})
 
-    def _lacks(self, record: RegisteredAgent) -> list[str] | None:
+    def _missing(self, record: RegisteredAgent) -> list[Dependency]:
+        """Return the programs that this server lacks to install and run an agent."""
         if record.is_public and record.source is None and record.name in catalog.names():
             # The record as it is listed has no source; the record of a version has one.
             record = public.record(AgentChoice(name=record.name)) or record
-        return [each.name for each in self._missing(record)] or None
-
-    def _missing(self, record: RegisteredAgent) -> list[Dependency]:
-        """Return the programs that this server lacks to install and run an agent."""
-        needed: tuple[Dependency, ...] = ()
-        if record.source and record.source.type == "pip":
-            needed = (dependencies.UV,)
-        elif record.source and record.source.type == "npm":
-            capabilities = self._tools.host.capabilities
-            # Where devboxes show this machine's own files, npm must be among them; other default images have
-            # it.
-            needed = (
-                dependencies.NODE,
-                *((dependencies.NPM,) if Capability.HOST_VIEW in capabilities else ()),
-            )
-        return dependencies.missing(needed)
+        source = record.source.type if record.source else None
+        if source == "pip":
+            return dependencies.missing((dependencies.UV,))
+        if source != "npm":
+            return []
+        # Where devboxes show this machine's own files, npm must be among them; other default images have it.
+        npm = (dependencies.NPM,) if Capability.HOST_VIEW in self._tools.host.capabilities else ()
+        return dependencies.missing((dependencies.NODE, *npm))
 
     def _require_installable(self, record: RegisteredAgent | None) -> None:
         if record and (missing := self._missing(record)):
@@ -416,8 +407,7 @@ class Agents:
         return tuple(HostFolder(kit.source, kit.target) for kit in kits)
 
     def _require_mounts(self) -> None:
-        capabilities = self._tools.host.capabilities
-        if Capability.MOUNTS not in capabilities:
+        if Capability.MOUNTS not in self._tools.host.capabilities:
             raise NotSupported(
                 "agents are mounted in devboxes, which this driver cannot do; use the native driver"
             )

@@ -154,8 +154,7 @@ def main_of(devbox_id: str) -> str | None:
 
 def require_services(tools: EngineContext) -> None:
     """Raise NotSupported if this driver cannot run services beside a devbox."""
-    capabilities = tools.host.capabilities
-    if not {Capability.SHARED_NETWORK, Capability.IMAGES} <= capabilities:
+    if not {Capability.SHARED_NETWORK, Capability.IMAGES} <= tools.host.capabilities:
         raise NotSupported("this server's driver cannot run services; use `native` or `container`")
 
 

@@ -223,8 +223,14 @@ class RunGateways:
     async def take_up(self, unfinished: Iterable[ScenarioRun]) -> None:
         """Reopen the grants of unfinished runs after a start, and close those of runs that are over."""
         for run in unfinished:
-            if run.gateway is not None and run.gateway.is_open and run.state is not RunState.SCORING:
-                await self._reopen(run)
+            if run.gateway is None or not run.gateway.is_open or run.state is RunState.SCORING:
+                continue
+            try:
+                devbox = await self._tools.live_devboxes.get(run.devbox_id)
+                if devbox.status is DevboxStatus.RUNNING:
+                    await self._let_in(run)
+            except BenchyardError as error:
+                _log.warning("scenario run %s: its access to models is not open again: %s", run.id, error)
         for grant_id in self._grants.left(_PREFIX):
             left = await self._runs.find(grant_id.removeprefix(_PREFIX))
             if left is not None and left.state in ENDED_RUNS:
@@ -261,14 +267,6 @@ class RunGateways:
         )
         await self._grants.open(grant)
 
-    async def _reopen(self, run: ScenarioRun) -> None:
-        try:
-            devbox = await self._tools.live_devboxes.get(run.devbox_id)
-            if devbox.status is DevboxStatus.RUNNING:
-                await self._let_in(run)
-        except BenchyardError as error:
-            _log.warning("scenario run %s: its access to models is not open again: %s", run.id, error)
-
     async def _close(self, run: ScenarioRun, access: RunGateway) -> ScenarioRun:
         scenario = await retry_store(self._scenarios.at, run.scenario_id, run.scenario_revision)
         models = sorted({route.model for route in access.routes.values() if route.model})
@@ -281,16 +279,14 @@ class RunGateways:
         )
         number = self.spending.next_number(run, access.kept)
         try:
-            trajectory = TrajectoryContext(about, await self._scrubber(run, access), number=number)
+            secrets = [route.secret for route in access.routes.values() if route.secret]
+            scrubber = await scrubber_of(self._tools, run.devbox_id, secrets)
+            trajectory = TrajectoryContext(about, scrubber, number=number)
             await self.spending.settle(run.id, grant_id_of(run.id), trajectory)
         except NotFound:
             # The grant was never used, and the gateway that knew it is gone.
             _log.info("scenario run %s asked no models", run.id)
         return await retry_store(self._runs.change, run.id, partial(_run_with_closed_gateway, number))
-
-    async def _scrubber(self, run: ScenarioRun, access: RunGateway) -> Scrubber:
-        keys = [route.secret for route in access.routes.values() if route.secret]
-        return await scrubber_of(self._tools, run.devbox_id, keys)
 
     async def _answer(self, devbox_id: str) -> None:
         """Answer calls from a devbox that still runs, so that they learn that the token has ended."""
