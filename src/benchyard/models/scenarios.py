@@ -1,6 +1,7 @@
 """A scenario: a problem, the devbox it is worked on in, and the way the result is graded."""
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -168,7 +169,7 @@ class ValidatedIsolation(Model):
 
 @dataclass(frozen=True)
 class FieldNote:
-    """What there is to know of an optional field of a scenario beside its type."""
+    """Facts about an optional field of a scenario that its type does not tell."""
 
     default: Any = None
     """The value that leaving it out means, which is also sent to clear it."""
@@ -422,7 +423,9 @@ class Scenario(Record, ScenarioOptions):
     @property
     def graded_digest(self) -> str:
         """Return a digest that differs between scenarios whose reference may behave or score differently."""
-        return hashlib.sha256(self.model_dump_json(exclude=_NOT_GRADED).encode()).hexdigest()
+        graded = self.model_dump(mode="json", exclude=_NOT_GRADED, exclude_none=True)
+        # Reports are kept under it: neither the order of fields nor new ones that are not set may change it.
+        return hashlib.sha256(json.dumps(graded, sort_keys=True).encode()).hexdigest()
 
     def frozen(self) -> "Scenario":
         """Return a copy for storage, under the id of the revision."""
