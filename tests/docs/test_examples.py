@@ -19,6 +19,7 @@ from tests.publishing import publish
 
 EXAMPLES = ROOT / "examples"
 SECONDS = 300
+MOST_LINES = 90
 
 
 @pytest.fixture(scope="module")
@@ -180,3 +181,10 @@ def test_agent_scorer_benchmark_and_driver_of_a_users_own(extended: Extended, tm
 
     started = [json.loads(line)["argv"] for line in extended.audit.read_text().splitlines()]
     assert sum("words.txt" in " ".join(argv) for argv in started) >= len("ac")
+
+
+def test_each_example_is_short_and_run_by_a_test() -> None:
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
+    examples = sorted(EXAMPLES.glob("*.py"))
+    assert [path.name for path in examples if path.stem not in tests] == []
+    assert [path.name for path in examples if len(path.read_text().splitlines()) > MOST_LINES] == []
