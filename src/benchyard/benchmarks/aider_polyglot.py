@@ -241,7 +241,7 @@ Use the above instructions to modify the supplied files: {file_list}
 Don't change the names of existing functions or classes, as they may be referenced from other code like unit tests, etc.
 Only use standard libraries, don't suggest installing any packages.
 """  # noqa: E501
-"""Quoted, like `_FAILED`, from `benchmark/prompts.py` of Aider-AI/aider (Apache-2.0)."""
+"""Quoted, like `_FAILED`, from `prompts.py` of the benchmark of Aider-AI/aider (Apache-2.0)."""
 _FAILED = """
 ####
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchyard.scorers.graders import aime
+from benchyard.scorers.standalone.answer_file import text_of
 from tests.benchmarks.samples.finding import sample
 from tests.scorers.graders.program import run
 
@@ -82,9 +83,9 @@ def test_any_text_is_graded(text: str) -> None:
 
 
 def test_too_long_or_undecodable_answer_is_wrong() -> None:
-    assert aime.text_of(b"73" + b" " * aime.MOST_BYTES) == ""
-    assert aime.text_of(b"\xff73") == ""
-    assert aime.text_of(b"\xef\xbb\xbf73") == "73"
+    assert text_of(b"73" + b" " * aime.MOST_BYTES, aime.MOST_BYTES) == ""
+    assert text_of(b"\xff73", aime.MOST_BYTES) == ""
+    assert text_of(b"\xef\xbb\xbf73", aime.MOST_BYTES) == "73"
     assert aime.extracted("73 " * aime.MOST_BYTES) is None
 
 

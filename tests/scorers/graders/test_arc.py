@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchyard.scorers.graders import arc
+from benchyard.scorers.standalone.answer_file import text_of
 from tests.scorers.graders.program import run
 
 ONE = [[0, 1], [2, 3]]
@@ -73,8 +74,8 @@ def test_invalid_submission_is_wrong(text: str) -> None:
 def test_too_long_or_undecodable_answer_is_wrong() -> None:
     right = json.dumps(CASES[0][0])
     assert arc.grade(right + " " * arc.MOST_BYTES, EXPECTED) == NONE
-    assert arc.text_of(right.encode() + b" " * arc.MOST_BYTES) == ""
-    assert arc.text_of(b"\xff" + right.encode()) == ""
+    assert text_of(right.encode() + b" " * arc.MOST_BYTES, arc.MOST_BYTES) == ""
+    assert text_of(b"\xff" + right.encode(), arc.MOST_BYTES) == ""
 
 
 grids = st.integers(1, 4).flatmap(

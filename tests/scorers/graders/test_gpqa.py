@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchyard.scorers.graders import gpqa
+from benchyard.scorers.standalone.answer_file import text_of
 from tests.scorers.graders.program import run
 
 TAKEN = {
@@ -40,8 +41,8 @@ def test_any_text_is_graded(text: str) -> None:
 
 def test_too_long_or_undecodable_answer_is_wrong() -> None:
     assert gpqa.extracted("Answer: C" + " " * gpqa.MOST_BYTES) is None
-    assert gpqa.text_of(b"Answer: C" + b" " * gpqa.MOST_BYTES) == ""
-    assert gpqa.text_of(b"\xffAnswer: C") == ""
+    assert text_of(b"Answer: C" + b" " * gpqa.MOST_BYTES, gpqa.MOST_BYTES) == ""
+    assert text_of(b"\xffAnswer: C", gpqa.MOST_BYTES) == ""
 
 
 @pytest.mark.parametrize("letter", [None, 2, "", "E", "AB", "c"])

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchyard.scorers.graders import replication
+from benchyard.scorers.standalone.answer_file import text_of
 from tests import parity
 from tests.benchmarks.samples.finding import sample
 from tests.scorers.graders.program import run
@@ -126,8 +127,8 @@ def test_unreadable_answer_is_wrong(text: str) -> None:
 
 def test_too_long_or_undecodable_answer_is_wrong() -> None:
     assert replication.submission('{"t": 1}' + " " * replication.MOST_BYTES) is None
-    assert replication.text_of(b" " * (replication.MOST_BYTES + 1)) == ""
-    assert replication.text_of(b'{"t": "\xff"}') == ""
+    assert text_of(b" " * (replication.MOST_BYTES + 1), replication.MOST_BYTES) == ""
+    assert text_of(b'{"t": "\xff"}', replication.MOST_BYTES) == ""
 
 
 numbers = st.integers(-(10**6), 10**6) | st.floats(-1e6, 1e6)

@@ -97,8 +97,11 @@ def stray_keys(model: type[BaseModel], data: Any, place: KeyPath = ()) -> Iterat
         if field is None:
             yield (*place, str(key)), list(model.model_fields)
             continue
-        for inner in _models(field.annotation):
-            yield from stray_keys(inner, value, (*place, key))
+        parts = enumerate(value) if isinstance(value, list) else [(None, value)]
+        for index, part in parts:
+            here = (*place, key) if index is None else (*place, key, index)
+            for inner in _models(field.annotation):
+                yield from stray_keys(inner, part, here)
 
 
 def unknown_key(key: str, known: list[str]) -> str:

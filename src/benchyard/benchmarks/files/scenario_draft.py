@@ -30,6 +30,7 @@ from benchyard.errors import TooLarge, UsageError
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.scenarios import (
     RULES_IN_METADATA,
+    FolderOptions,
     InputContext,
     ScenarioEnvironment,
     ScenarioRequest,
@@ -166,12 +167,8 @@ def read_scenario(path: Path) -> ScenarioDraft:
         environment_parameters=_environment(found, folder, file.environment),
         metadata=file.metadata,
         reference_output=_reference(found, folder, file),
-        required_environment_variables=file.required_environment_variables,
-        required_secret_names=file.required_secret_names,
-        scorer_timeout_sec=file.scorer_timeout_sec,
-        validation_type=file.validation_type,
         steps=[_step(found, folder, index, part) for index, part in enumerate(file.steps or [])] or None,
-        **file.rules().model_dump(exclude={"steps"}),
+        **file.options(),
     )
     return ScenarioDraft(
         folder,
@@ -254,7 +251,11 @@ def _check(found: LocatedData, file: ScenarioFile) -> None:
             raise found.refuse(("metadata", key), f"metadata: write `{name}:` instead of `{key}`")
     launch = ("environment", "launch_parameters")
     given = (found.data.get("environment") or {}).get("launch_parameters")
-    for place, known in located_values.stray_keys(LaunchParameters, given, launch):
+    options = {name: found.data[name] for name in FolderOptions.model_fields if name in found.data}
+    for place, known in (
+        *located_values.stray_keys(LaunchParameters, given, launch),
+        *located_values.stray_keys(FolderOptions, options),
+    ):
         raise found.refuse(
             place, f"{'.'.join(map(str, place[:-1]))}: {located_values.unknown_key(str(place[-1]), known)}"
         )
