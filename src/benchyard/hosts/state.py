@@ -8,7 +8,6 @@ import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchyard.devboxes.base import DevboxLimits, HostFolder, Network
 from benchyard.devboxes.guest import processes
@@ -35,12 +34,8 @@ def check_name(name: str) -> str:
     return name
 
 
-def write_atomically(path: str, content: Any) -> None:
-    """Write a small JSON file so that no reader sees half of it, even if the writer is killed."""
-    _write_atomically(path, _ENCODER.encode(content).encode())
-
-
 def _write_atomically(path: str, data: bytes) -> None:
+    """Write a small file so that no reader sees half of it, even if the writer is killed."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(descriptor).st_size
