@@ -54,18 +54,6 @@ def choice_by_name(model: str, upstreams: Collection[str] = ()) -> ModelChoice |
     return ModelChoice(likely, model) if likely else None
 
 
-def key_variable(agent: str, variables: Sequence[str], given: Collection[str]) -> str:
-    """Return the first variable that was given a key; raises UsageError that explains how to give one."""
-    for each in variables:
-        if each in given:
-            return each
-    first = variables[0]
-    raise UsageError(
-        f"agent {agent!r} has no key: set {' or '.join(variables)} where you run `benchyard job run`, or "
-        f"keep it on the server with `benchyard secret set {first}` and give --secrets {first}={first}"
-    )
-
-
 def missing_keys(
     keys: Mapping[str, Sequence[str]], secrets: Collection[str], environment: Collection[str]
 ) -> dict[str, list[str]]:

@@ -36,7 +36,6 @@ from benchyard.scorers.standalone import swebench_grader
 from benchyard.workers import foreign_files
 from benchyard.workers.workers import WorkerCall, WorkerLimits
 
-START = ">>>>> Start Test Output"
 END = ">>>>> End Test Output"
 EXIT_CODE = ">>>>> Test Exit Code"
 _GRADED = "benchyard.scorers.standalone.swebench_grader:graded"

@@ -24,9 +24,15 @@ def test_written_toml_reads_back_unchanged(data: dict[str, Any]) -> None:
     assert tomllib.loads(dump(data)) == data
 
 
-def test_tables_come_after_what_stands_by_itself() -> None:
-    data = {"b": {"c": 1, "d": None}, "a": "x", "steps": [{"name": "one"}], "when": datetime.time(1, 2)}
-    assert dump(data) == 'a = "x"\nwhen = 01:02:00\n\n[b]\nc = 1\n\n[[steps]]\nname = "one"\n'
+def test_nothing_is_written_of_what_is_none() -> None:
+    data = {
+        "b": {"c": 1, "d": None},
+        "steps": [{"name": "one", "user": None}],
+        "when": datetime.time(1, 2),
+        "e": None,
+    }
+    written = {"b": {"c": 1}, "steps": [{"name": "one"}], "when": datetime.time(1, 2)}
+    assert tomllib.loads(dump(data)) == written
 
 
 def test_invalid_unicode_is_refused() -> None:

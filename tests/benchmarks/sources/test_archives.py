@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from benchyard.benchmarks.sources import local_copies
-from benchyard.benchmarks.sources.base import GitTree
 from benchyard.benchmarks.sources.local_copies import unpack
 from benchyard.errors import DatasetError, TooLarge
 
@@ -100,13 +99,6 @@ def test_there_is_a_largest_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(local_copies, "MOST_BYTES", 10)
     with pytest.raises(TooLarge):
         unpack(tar(tmp_path / "a.tgz", ("file", tarfile.REGTYPE, b"x" * 11)), tmp_path / "work")
-
-
-def test_the_one_folder_of_an_archive_may_be_the_tree(tmp_path: Path) -> None:
-    given = tar(tmp_path / "a.tgz", ("name-main/tasks/one/task.toml", tarfile.REGTYPE, b"x"))
-    source = GitTree("https://host/owner/name", "a" * 40, ("tasks",))
-    folder = unpack(given, tmp_path / "work")
-    assert local_copies.tree_in_copy(source, folder) == folder / "name-main"
 
 
 def test_a_folder_with_nothing_but_an_archive_is_that_archive(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchyard.benchmarks.sources import local_copies
-from benchyard.benchmarks.sources.base import GitTree, HubDataset, SourceFile
+from benchyard.benchmarks.sources.base import HubDataset, SourceFile
 from benchyard.errors import DatasetError
 
 ONE = HubDataset("owner/set", "a" * 40, (SourceFile("data/test-00000-of-00001.parquet"),))
@@ -74,13 +74,3 @@ def test_a_copy_is_official_by_its_checksum(tmp_path: Path) -> None:
     ):
         source = HubDataset("owner/set", "a" * 40, (SourceFile("rows.jsonl", digest),))
         assert local_copies.is_official(source, local_copies.files_in_copy(source, tmp_path)) is official
-
-
-def test_a_tree_needs_what_its_source_names(tmp_path: Path) -> None:
-    source = GitTree("https://host/owner/name", "a" * 40, ("tasks",))
-    with pytest.raises(DatasetError, match="lacks tasks"):
-        local_copies.tree_in_copy(source, tmp_path)
-    (tmp_path / "tasks").mkdir()
-    assert local_copies.tree_in_copy(source, tmp_path) == tmp_path
-    with pytest.raises(DatasetError, match="not a folder"):
-        local_copies.tree_in_copy(source, tmp_path / "lost")

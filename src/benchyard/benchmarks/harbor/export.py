@@ -428,7 +428,7 @@ def with_overrides(text: str, part: unmapped_parts.BenchyardTable) -> str:
     if not said:
         return text
     data = tomllib.loads(text)
-    table = toml_writer.dump({"metadata": {unmapped_parts.SECTION: said}}).removeprefix("[metadata]\n\n")
+    table = toml_writer.dump({"metadata": {unmapped_parts.SECTION: said}})
     longer = f"{text.rstrip()}\n\n{table}"
     try:
         tomllib.loads(longer)
