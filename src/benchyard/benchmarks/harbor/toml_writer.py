@@ -9,7 +9,7 @@ from benchyard.errors import UsageError
 
 
 def dump(data: Mapping[str, Any]) -> str:
-    """Return a document, without the values that are None; raises UsageError for text that is not valid Unicode."""
+    """Return a document, without the values that are None; raises UsageError for invalid Unicode."""
     written = tomli_w.dumps(_given(data))
     try:
         written.encode()
