@@ -282,7 +282,8 @@ async def _remember_start(tools: EngineContext, devbox: Devbox, user: str) -> No
         tools.live_devboxes.change, devbox.id, lambda record: record.model_copy(update={"purpose": purpose})
     )
     await retry_store(noted)
-    await tools.host.rooms.mark(devbox.id)
+    if not purpose.is_marked_later:
+        await tools.host.rooms.mark(devbox.id)
     if devbox.purpose.keeps_start:
         await tools.host.snapshot(devbox.id, devbox.id + PRISTINE, SCORING_KIND)
 
