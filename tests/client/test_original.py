@@ -131,7 +131,7 @@ def test_every_method_has_an_equal_with_the_same_parameters(name: str, theirs: t
             continue
         equal = inspect.getattr_static(ours, verb)
         known = getattr(equal, "__signature__", None) or inspect.signature(equal)
-        taken = {*known.parameters, *(methods.OPTION_NAMES if hasattr(equal, "steps") else ())}
+        taken = {*known.parameters, *(methods.OPTION_NAMES if isinstance(equal, methods.call) else ())}
         missing += [f"{verb}({field}=)" for field in parameters_of(method) if field not in taken]
     assert [each for each in missing if each not in EXCEPTIONS.get(name.removeprefix("Async"), {})] == []
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from benchyard.client import AsyncClient, Server
-from benchyard.client.validation import ScenarioValidation, ValidationAttempt, ValidationOptions, Validator
+from benchyard.client.benchmark_files.results import ScenarioValidation, ValidationAttempt
+from benchyard.client.validation import ValidationOptions, Validator
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import IsolationChoice, ScenarioView, ValidatedIsolation
 from benchyard.testing.server import RunningServer

@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from benchyard.client import AsyncClient, Server
-from benchyard.client.validation import ScenarioValidation, Validator
+from benchyard.client.benchmark_files.results import ScenarioValidation
+from benchyard.client.validation import Validator
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import good
 from tests.api.jobs import Job, agent, scenarios_spec
