@@ -1,0 +1,108 @@
+"""Comparisons of two agents, of one job or of two (extensions): the difference, and a gate on it."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter
+from fastapi import Query as Parameter
+
+from benchyard.api.deps import Services, ServicesDep
+from benchyard.api.lazy_route import LazyRoute
+from benchyard.errors import NotFound, UsageError
+from benchyard.models.base import ShortText
+from benchyard.models.comparisons import ComparisonView, GateView
+from benchyard.models.jobs import Job
+from benchyard.models.trials import SuspectRule
+from benchyard.reports.paired_comparison import Side, compare, gate
+
+SideText = Annotated[str, Parameter(max_length=1200, description="JOB_ID, or JOB_ID:AGENT by index or label")]
+ClusterKey = Annotated[ShortText | None, Parameter(description="metadata key that scenarios are grouped by")]
+
+router = APIRouter(prefix="/v1", tags=["comparisons"], route_class=LazyRoute)
+
+
+@router.get("/compare", response_model_exclude_none=True)
+async def compare_agents(
+    services: ServicesDep,
+    a: SideText,
+    b: SideText,
+    cluster: ClusterKey = None,
+    suspect: SuspectRule | None = None,
+) -> ComparisonView:
+    """Compare agent b with agent a on the scenarios that both have scored (an extension)."""
+    return await _comparison(services, a, b, cluster, suspect)
+
+
+@router.get("/gate", response_model_exclude_none=True)
+async def gate_agents(
+    services: ServicesDep,
+    a: SideText,
+    b: SideText,
+    margin: Annotated[float, Parameter(ge=0, le=1)] = 0.0,
+    max_unscored: Annotated[float, Parameter(ge=0, le=1, description="share of attempts")] = 0.0,
+    cluster: ClusterKey = None,
+    suspect: SuspectRule | None = None,
+) -> GateView:
+    """Say whether agent b is worse than agent a by more than a margin (an extension).
+
+    The verdict is `pass`, `fail` or `inconclusive`. Where more attempts are unscored than the share allowed,
+    they count by the bounds of what they could change.
+    """
+    comparison = await _comparison(services, a, b, cluster, suspect)
+    job = await services.engine.jobs.get(comparison.b.job_id)
+    return gate(comparison, margin, suspect or job.orchestrator.suspect_rule, max_unscored)
+
+
+async def _comparison(
+    services: Services, a: str, b: str, cluster: str | None, suspect: SuspectRule | None
+) -> ComparisonView:
+    left, right = await _side(services, a, suspect), await _side(services, b, suspect)
+    clusters = None if cluster is None else await _clusters(services, left, right, cluster)
+    # Off the loop: the tests of a large job take a while.
+    return await asyncio.to_thread(compare, left, right, clusters, cluster)
+
+
+async def _side(services: Services, text: str, suspect: SuspectRule | None) -> Side:
+    """Return the agent of a job that a text names; raises UsageError where it could be several."""
+    id, _, name = text.partition(":")
+    jobs = services.engine.jobs
+    job = await jobs.get(id)
+    agent = _agent(job, name)
+    trials = [each for each in await jobs.trials(job) if each.agent == agent]
+    return Side(job, agent, trials, suspect or job.orchestrator.suspect_rule)
+
+
+def _agent(job: Job, name: str) -> int:
+    labels = [each.label for each in job.spec.agent_configs]
+    if not name:
+        if len(labels) == 1:
+            return 0
+        raise UsageError(f"job {job.id} has several agents; name one: {_named(job.id, labels)}")
+    if name.isdigit() and int(name) < len(labels):
+        return int(name)
+    matching = [
+        index
+        for index, config in enumerate(job.spec.agent_configs)
+        if name in (config.label, config.name, f"{config.name}:{config.model_name}")
+    ]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise UsageError(
+            f"{name[:200]!r} can mean several agents of job {job.id}; use an index: {_named(job.id, labels)}"
+        )
+    raise NotFound(f"job {job.id} has no agent {name[:200]!r}; there are {_named(job.id, labels)}")
+
+
+def _named(id: str, labels: list[str]) -> str:
+    return ", ".join(f"{id}:{index} ({label})" for index, label in enumerate(labels[:20]))
+
+
+async def _clusters(services: Services, left: Side, right: Side, key: str) -> dict[str, str]:
+    """Return the groups of shared scenarios by a metadata key; a scenario without it is its own group."""
+    shared = [id for id in left.rows if id in right.rows]
+    scenarios = await services.engine.scenarios.records.all({"id": shared})
+    groups = {each.id: each.metadata[key] for each in scenarios if key in each.metadata}
+    if shared and not groups:
+        raise UsageError(f"none of the shared scenarios has {key!r} in its metadata", field="cluster")
+    return groups
