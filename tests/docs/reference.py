@@ -5,43 +5,26 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field, fields
 
 import click
 
 from benchyard import errors
 from benchyard.cli.main import cli
-from benchyard.settings import Settings
+from benchyard.cli.serve import setting_option
+from benchyard.settings import Settings, setting_fields
 from tests.house.tree import ROOT, modules
 
 PART = re.compile(r"(<!-- begin: (\w+) -->\n).*?(<!-- end -->)", re.S)
 
 
-def settings_table() -> Iterator[str]:
-    """Every setting of the server, its default, and what its docstring says."""
-    said = field_docstrings(Settings)
-    yield "| setting | default | |"
-    yield "|---|---|---|"
-    for each in fields(Settings):
-        yield f"| `{each.name}` | {default(each)} | {said.get(each.name, '')} |"
-
-
-def default(field: "Field[object]") -> str:
-    if field.default_factory is not MISSING:
-        return f"`{field.default_factory()}`"
-    return "" if field.default is MISSING else f"`{field.default}`"
-
-
-def field_docstrings(owner: type) -> dict[str, str]:
-    """field -> the string that stands under it."""
-    (class_,) = ast.parse(inspect.getsource(owner)).body
-    assert isinstance(class_, ast.ClassDef)
-    found = {}
-    for field, text in zip(class_.body, class_.body[1:], strict=False):
-        match field, text:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
-                found[name] = " ".join(said.split())
-    return found
+def settings_table(owner: type[Settings] = Settings) -> Iterator[str]:
+    """Every setting of the server: its option and variable, its default, and what it is for."""
+    yield "| option | variable | default | |"
+    yield "|---|---|---|---|"
+    for each in setting_fields(owner):
+        option = setting_option(each)
+        default = f"`{option.default}`" if option.show_default else ""
+        yield f"| `--{each.option}` | `{each.variable}` | {default} | {cell(each.setting.help)} |"
 
 
 def errors_table() -> Iterator[str]:

@@ -18,29 +18,33 @@ from benchyard.testing.loop_probe import loop_probe
 from benchyard.workers.workers import WorkerLimits, Workers
 
 MEBIBYTE = 1024**2
-ANSWERS = {
-    "commas": b"1" + b",111" * 15_000 + b".5",
-    "circles": b"\\boxed{^" + b" " * 60_000 + b"}",
-    "boxes": b"\\boxed{" * 8_000,
-    "lines": b"answer:" * 8_000,
-    "digits": b"9" * 60_000,
-    "styles": b"\\boxed{" + b"\\text{" * 9_000 + b"}",
-    "fences": b"```a\n" * 200_000,
-    "blank lines": b"```\n" + b"\n" * 1_000_000 + b"\n```\n",
-    "objects": b"[" + b"{}," * 340_000,
-    "braces": b"{" * MEBIBYTE,
-    "pairs": b"{" + b"{}" * 500_000,
-    "depth": b"[" * 500_000 + b"]" * 500_000,
-    "operators": b"-" * 500_000 + b"1",
-    "sums": b"+".join([b"1"] * 500_000),
-    "number": b"1" * 900_000,
-}
 EXPECTED: dict[str, dict[str, Any]] = {
     "aime_scorer": {"answer": 73},
     "gpqa_scorer": {"letter": "B"},
     "arc_scorer": {"task_id": "t", "outputs": [[[1, 2], [3, 4]]]},
     "replication_scorer": {"values": {"t": 5.0}, "tolerances": {"t": 0.5}},
 }
+
+
+def answers() -> dict[str, bytes]:
+    """Answers that are made to take for ever, by what they consist of."""
+    return {
+        "commas": b"1" + b",111" * 15_000 + b".5",
+        "circles": b"\\boxed{^" + b" " * 60_000 + b"}",
+        "boxes": b"\\boxed{" * 8_000,
+        "lines": b"answer:" * 8_000,
+        "digits": b"9" * 60_000,
+        "styles": b"\\boxed{" + b"\\text{" * 9_000 + b"}",
+        "fences": b"```a\n" * 200_000,
+        "blank lines": b"```\n" + b"\n" * 1_000_000 + b"\n```\n",
+        "objects": b"[" + b"{}," * 340_000,
+        "braces": b"{" * MEBIBYTE,
+        "pairs": b"{" + b"{}" * 500_000,
+        "depth": b"[" * 500_000 + b"]" * 500_000,
+        "operators": b"-" * 500_000 + b"1",
+        "sums": b"+".join([b"1"] * 500_000),
+        "number": b"1" * 900_000,
+    }
 
 
 class PaperRoom(Room):
@@ -90,7 +94,7 @@ def live(scenario: Callable[[Workers], Awaitable[None]]) -> None:
 @pytest.mark.parametrize("type", EXPECTED)
 def test_no_answer_is_felt_while_it_is_graded(type: str) -> None:
     async def scenario(workers: Workers) -> None:
-        for name, answer in ANSWERS.items():
+        for name, answer in answers().items():
             fields = {"path": "answer", "expected": EXPECTED[type]}
             scorer = catalog.parse(type, fields, ScoringContext(call=workers.call))
             verdict = await scorer.score(PaperRoom({"answer": answer}))
@@ -104,7 +108,7 @@ def test_no_answer_to_bigcodebench_is_felt_while_its_job_is_made() -> None:
     function = "benchyard.scorers.standalone.parsers:make_bigcodebench_job"
 
     async def scenario(workers: Workers) -> None:
-        for answer in ANSWERS.values():
+        for answer in answers().values():
             made = await workers.call(
                 function, answer, {"item": item}, WorkerLimits(output_bytes=16 * MEBIBYTE)
             )
@@ -116,26 +120,26 @@ def test_no_answer_to_bigcodebench_is_felt_while_its_job_is_made() -> None:
 @pytest.mark.parametrize(
     ("function", "content", "parameters", "expected"),
     [
-        ("parsers:bigcodebench_result", b"{}," * MEBIBYTE, {}, None),
-        ("parsers:bigcodebench_result", b"\n" * 4 * MEBIBYTE, {}, None),
+        ("parsers:bigcodebench_result", lambda: b"{}," * MEBIBYTE, {}, None),
+        ("parsers:bigcodebench_result", lambda: b"\n" * 4 * MEBIBYTE, {}, None),
         (
             "parsers:bigcodebench_result",
-            json.dumps({"passed": False, "bad": [["t", "x" * 4095]] * 1_000}).encode(),
+            lambda: json.dumps({"passed": False, "bad": [["t", "x" * 4095]] * 1_000}).encode(),
             {},
             {"passed": False, "good": 0, "skipped": 0, "bad": [["t", "x" * 4095]] * 6, "reason": None},
         ),
-        ("parsers:says", b"= 1 a, " * 150_000, {"pattern": r"^=+ (?:\d+ \w+, )*\d+ passed"}, False),
-        ("parsers:report_summary", b'{"results":' + b"[" * MEBIBYTE, {}, {}),
-        ("parsers:report_summary", b"{}," * MEBIBYTE, {}, {}),
+        ("parsers:says", lambda: b"= 1 a, " * 150_000, {"pattern": r"^=+ (?:\d+ \w+, )*\d+ passed"}, False),
+        ("parsers:report_summary", lambda: b'{"results":' + b"[" * MEBIBYTE, {}, {}),
+        ("parsers:report_summary", lambda: b"{}," * MEBIBYTE, {}, {}),
         (
             "parsers:changed_paths",
-            b"1\t1\tconftest.py\0" * 250_000,
+            lambda: b"1\t1\tconftest.py\0" * 250_000,
             {"flagged": [], "flagged_names": ["conftest.py"]},
             {"total": 250_000, "flagged": ["conftest.py"] * 200},
         ),
         (
             "swe_pro_results:graded",
-            json.dumps({"tests": [{"name": "a", "status": "PASSED"}] * 100_000}).encode(),
+            lambda: json.dumps({"tests": [{"name": "a", "status": "PASSED"}] * 100_000}).encode(),
             {"spec": {"fail_to_pass": ["a"], "pass_to_pass": ["b"]}},
             {
                 "rewards": {"resolved": 0.0, "fail_to_pass": 1.0, "pass_to_pass": 0.0},
@@ -143,14 +147,15 @@ def test_no_answer_to_bigcodebench_is_felt_while_its_job_is_made() -> None:
                 "more": 0,
             },
         ),
-        ("swe_pro_results:graded", b"[" * 4 * MEBIBYTE, {"spec": {}}, None),
+        ("swe_pro_results:graded", lambda: b"[" * 4 * MEBIBYTE, {"spec": {}}, None),
     ],
 )
 def test_no_output_is_felt_while_it_is_parsed(
-    function: str, content: bytes, parameters: dict[str, Any], expected: Any
+    function: str, content: Callable[[], bytes], parameters: dict[str, Any], expected: Any
 ) -> None:
     async def scenario(workers: Workers) -> None:
-        assert await workers.call(f"benchyard.scorers.standalone.{function}", content, parameters) == expected
+        found = await workers.call(f"benchyard.scorers.standalone.{function}", content(), parameters)
+        assert found == expected
 
     live(scenario)
 

@@ -293,7 +293,9 @@ def _certificate(settings: Settings) -> Certificate | None:
     folder = settings.data / "tls"
     if settings.tls_cert and settings.tls_key:
         return GivenCertificate(settings.tls_cert, settings.tls_key, folder / "given.pem")
-    return OwnCertificate(folder, settings.tls_domain) if settings.tls_domain else None
+    if not settings.tls_self_signed:
+        return None
+    return OwnCertificate(folder, (settings.tls_domain or LOCAL_DOMAIN).lower())
 
 
 async def _look_after(certificate: Certificate, context: ssl.SSLContext, seconds: float) -> None:

@@ -154,6 +154,13 @@ def size_in_bytes(text: str) -> int:
     return int(float(found[1]) * 1024 ** _UNITS[(found[2] or "").upper()])
 
 
+def exact_size(count: int) -> str:
+    """Return the text from which `size_in_bytes` makes this number, with the largest unit that fits."""
+    unit = max((each for each in _UNITS.values() if count % 1024**each == 0), default=0) if count else 0
+    name = next(each for each, power in _UNITS.items() if power == unit)
+    return f"{count // 1024**unit}{name}iB" if name else str(count)
+
+
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 
 

@@ -15,15 +15,15 @@ from benchyard.workers.workers import Workers
 from tests.engine.jobs.test_plan import scenario
 
 SIX = [scenario(number) for number in range(6)]
-LONG = [
-    scenario(number).model_copy(
-        update={
-            "name": f"{'abcdefgh' * 11}{number}",
-            "metadata": {"level": "a" * 1000, "tags": "a," * 9999},
-        }
-    )
-    for number in range(2000)
-]
+
+
+def long_ones(count: int) -> list[Scenario]:
+    """That many scenarios with long names and labels."""
+    labels = {"level": "a" * 1000, "tags": "a," * 9999}
+    return [
+        scenario(number).model_copy(update={"name": f"{'abcdefgh' * 11}{number}", "metadata": labels})
+        for number in range(count)
+    ]
 
 
 def found(of: Sequence[Scenario] = SIX, **fields: Any) -> list[str]:
@@ -78,4 +78,4 @@ def test_a_part_by_ids_conditions_and_globs() -> None:
 )
 def test_nothing_that_a_client_writes_holds_the_loop_up(fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        found(LONG[:300] if "tag" in str(fields) else LONG, **fields)
+        found(long_ones(300 if "tag" in str(fields) else 2000), **fields)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi import Query as Parameter
 from fastapi.responses import StreamingResponse
 
@@ -12,7 +12,6 @@ from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import NamedQuery, PageQuery, narrow
 from benchyard.api.responses import event_stream
-from benchyard.engine.context import Caller
 from benchyard.engine.jobs.service import JOB_PREFIX
 from benchyard.errors import UsageError
 from benchyard.models.base import MAX_INT, RenameRequest
@@ -42,12 +41,9 @@ router = APIRouter(prefix="/v1/benchmark_jobs", tags=["benchmark jobs"], route_c
 
 
 @router.post("", response_model_exclude_none=True)
-async def create(
-    request: Request, services: ServicesDep, identity: RequestIdentity, body: JobRequest
-) -> BenchmarkJobView:
+async def create(services: ServicesDep, identity: RequestIdentity, body: JobRequest) -> BenchmarkJobView:
     """Begin a job: every agent tries every scenario, as often as is asked."""
-    asked = Caller(identity.new_id(JOB_PREFIX), identity.body_hash, request.state.key_id)
-    return await _view(services, await services.engine.jobs.create(asked, body))
+    return await _view(services, await services.engine.jobs.create(identity.caller(JOB_PREFIX), body))
 
 
 @router.post("/plan", response_model_exclude_none=True)

@@ -44,11 +44,8 @@ class ModelUpstreams:
     """All upstreams that this server knows."""
 
     def __init__(self, settings: Settings) -> None:
-        self._own = {name: check_url(url) for name, url in settings.upstreams.items()}
+        self._own = {name: check_url(each.url) for name, each in settings.upstreams.items()}
         self._keyless = settings.keyless_upstreams
-        strays = self._keyless - {*self._own, *_PROVIDERS}
-        if strays:
-            raise UsageError(f"no upstream is called {', '.join(sorted(strays))}; name it with --upstream")
 
     @property
     def own(self) -> frozenset[str]:
