@@ -107,7 +107,7 @@ def test_unscored_attempts_count_by_their_bounds_unless_they_are_allowed() -> No
     assert view.b.bounds is not None
     assert list(view.b.bounds) == pytest.approx([275 / 300, 1.0])
     assert gate(view, 0.05).verdict == "inconclusive"
-    assert gate(view, 0.05, max_unscored=0.1).verdict == "pass"
+    assert gate(view, 0.05, allowed_unscored=50).verdict == "pass"
     wholly = compare(before, side([[1.0, 1.0]] * 150 + [[None, None]] * 150, "bmj_2"))
     assert gate(wholly, 0.05).verdict == "inconclusive"
 

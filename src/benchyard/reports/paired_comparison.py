@@ -489,18 +489,24 @@ def _conditions(a: Side, b: Side) -> SetupDifference | None:
     )
 
 
+def n_tried(comparison: ComparisonView) -> int:
+    """Return the number of attempts of both sides, unscored ones included."""
+    sides = (comparison.a, comparison.b)
+    return sum(side.n_attempts + side.unscored for side in sides)
+
+
 def gate(
     comparison: ComparisonView,
     margin: float,
     rule: SuspectRule = "keep",
-    max_unscored: float = 0.0,
+    allowed_unscored: float = 0.0,
 ) -> GateView:
     """Return whether the second agent is worse than the first by more than a margin.
 
     It fails where the upper bound of the difference is below -margin, passes where the lower bound is above
-    it, and is inconclusive otherwise. More unscored attempts than the share allowed count by their bounds.
+    it, and is inconclusive otherwise. More unscored attempts than allowed count by their bounds.
     """
-    word, reason = _verdict(comparison, margin, rule, max_unscored)
+    word, reason = _verdict(comparison, margin, rule, allowed_unscored)
     needed = None
     if word is Verdict.INCONCLUSIVE and comparison.difference is not None:
         needed = _deciding_attempts(comparison, margin)
@@ -515,7 +521,7 @@ def gate(
 
 
 def _verdict(
-    comparison: ComparisonView, margin: float, rule: SuspectRule, max_unscored: float
+    comparison: ComparisonView, margin: float, rule: SuspectRule, allowed_unscored: float
 ) -> tuple[Verdict, str]:
     difference = comparison.difference
     if rule == "fail" and comparison.b.n_suspect:
@@ -527,8 +533,7 @@ def _verdict(
     low, high = difference.low, difference.high
     told = f"{difference.mean:+.3f} ({low:+.3f} to {high:+.3f})"
     unscored = comparison.a.unscored + comparison.b.unscored
-    attempts = comparison.a.n_attempts + comparison.b.n_attempts + unscored
-    if comparison.bounds is not None and unscored > max_unscored * attempts:
+    if comparison.bounds is not None and unscored > allowed_unscored:
         low, high = comparison.bounds
         told += f", {low:+.3f} to {high:+.3f} with {unscored} unscored attempts"
     word = verdict(low, high, margin)

@@ -13,7 +13,7 @@ from benchyard.models.base import ShortText
 from benchyard.models.comparisons import ComparisonView, GateView
 from benchyard.models.jobs import Job
 from benchyard.models.trials import SuspectRule
-from benchyard.reports.paired_comparison import Side, compare, gate
+from benchyard.reports.paired_comparison import Side, compare, gate, n_tried
 
 SideText = Annotated[str, Parameter(max_length=1200, description="JOB_ID, or JOB_ID:AGENT by index or label")]
 ClusterKey = Annotated[ShortText | None, Parameter(description="metadata key that scenarios are grouped by")]
@@ -39,18 +39,20 @@ async def gate_agents(
     a: SideText,
     b: SideText,
     margin: Annotated[float, Parameter(ge=0, le=1)] = 0.0,
-    max_unscored: Annotated[float, Parameter(ge=0, le=1, description="share of attempts")] = 0.0,
+    max_unscored: Annotated[str, Parameter(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?%?$")] = "0",
     cluster: ClusterKey = None,
     suspect: SuspectRule | None = None,
 ) -> GateView:
     """Say whether agent b is worse than agent a by more than a margin (an extension).
 
-    The verdict is `pass`, `fail` or `inconclusive`. Where more attempts are unscored than the share allowed,
-    they count by the bounds of what they could change.
+    The verdict is `pass`, `fail` or `inconclusive`. Where more attempts are unscored than allowed, by a number
+    or as a share such as 5%, they count by the bounds of what they could change.
     """
     comparison = await _comparison(services, a, b, cluster, suspect)
     job = await services.engine.jobs.get(comparison.b.job_id)
-    return gate(comparison, margin, suspect or job.orchestrator.suspect_rule, max_unscored)
+    number = float(max_unscored.removesuffix("%"))
+    allowed = number * n_tried(comparison) / 100 if max_unscored.endswith("%") else number
+    return gate(comparison, margin, suspect or job.orchestrator.suspect_rule, allowed)
 
 
 async def _comparison(

@@ -7,6 +7,7 @@ from itertools import islice
 import click
 
 from benchyard.cli.connection import connect
+from benchyard.cli.job.compare import compare, gate
 from benchyard.cli.job.export import export
 from benchyard.cli.job.gates import SUSPECT, UNFINISHED, exit_statuses, require_good
 from benchyard.cli.job.logs import logs
@@ -148,7 +149,7 @@ def job() -> None:
     """
 
 
-for each in (run, watch, summary, logs, export, rescore, rename, delete, pin, unpin):
+for each in (run, watch, summary, compare, gate, logs, export, rescore, rename, delete, pin, unpin):
     job.add_command(each)
 
 
