@@ -1,5 +1,6 @@
 """Verdicts of gates for other programs: Markdown for a pull request, and JUnit."""
 
+import html
 import re
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, tostring
@@ -8,7 +9,7 @@ from benchyard.models.comparisons import ComparisonView, DifferenceView, GateVie
 
 MOST_FLIPS = 10
 _MARKS = {"pass": "passed", "fail": "FAILED", "inconclusive": "inconclusive"}
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&-])")
+_SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LONGEST = 200
@@ -81,7 +82,7 @@ def _score(score: float | None) -> str:
 
 def _plain(text: str) -> str:
     """Return text that Markdown shows as it is, on one line: names may have any characters."""
-    return _SPECIAL.sub(r"\\\1", _NOT_PRINTED.sub(" ", text[:_LONGEST]))
+    return _SPECIAL.sub(r"\\\1", html.escape(_NOT_PRINTED.sub(" ", text[:_LONGEST]), quote=False))
 
 
 def _xml(text: str) -> str:
