@@ -271,3 +271,8 @@ def from_os(error: OSError) -> BenchyardError:
     if is_disk_full(error):
         return DiskFull("the server's disk is full; free space under its data folder and try again")
     return StoreError(f"the server's disk failed: {error.strerror or error}")
+
+
+def message_of(error: BenchyardError | OSError) -> str:
+    """Return the message of one of our own errors, or of a refusal of the operating system."""
+    return from_os(error).message if isinstance(error, OSError) else error.message

@@ -19,7 +19,7 @@ def test_hostile_names_stay_on_their_line_and_in_their_cell() -> None:
     assert "\x1b" not in text
     assert "\u202e" not in text
     for line in text.splitlines():
-        if line.startswith("| a"):
+        if "img" in line:
             assert line.replace("\\|", "").count("|") == 5
     root = ElementTree.fromstring(junit([gate(view, 0.02), gate(view, 0.9)]))
     assert [suite.get("tests") for suite in root] == ["2"]

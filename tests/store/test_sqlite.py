@@ -92,3 +92,28 @@ def test_a_file_that_somebody_locks_is_waited_for_or_said(
             assert numbers.kept() == [2]
 
     asyncio.run(work())
+
+
+def test_who_opens_a_file_waits_longer_for_others_than_who_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchyard.store.sqlite._PATIENCE_SECONDS", 0.1)
+
+    async def work() -> None:
+        async with Numbers(tmp_path / "n.db") as numbers:
+            other = sqlite3.connect(numbers.path, isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            opening = SqliteConnections(make_url(f"sqlite:///{numbers.path}"))
+            waiting = asyncio.ensure_future(
+                opening.prepare(lambda connection: connection.execute(ADD, {"number": 7}).rowcount)
+            )
+            with pytest.raises(StoreError, match="locked"):
+                await numbers.add(1)
+            assert not waiting.done()
+            other.execute("COMMIT")
+            assert await waiting == 1
+            await opening.close()
+            other.close()
+            assert numbers.kept() == [7]
+
+    asyncio.run(work())

@@ -7,10 +7,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any, BinaryIO, TypeVar
 
 import click
-import yaml
 from pydantic import BaseModel
 from rich.cells import cell_len
 
@@ -208,7 +208,10 @@ def pairs(values: Mapping[str, str]) -> str:
 def _dump(value: Any, output: str) -> str:
     if output == "json":
         return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    return yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False, allow_unicode=True)
+    # Imported only here: that takes longer than to write most tables.
+    yaml = import_module("yaml")
+    text: str = yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False, allow_unicode=True)
+    return text
 
 
 def show_removed(done: RemovalView, output: str) -> None:

@@ -6,7 +6,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from benchyard.benchmarks import catalog
+from benchyard import registry
 from benchyard.client.client import Client
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.benchmarks import BenchmarkView
@@ -108,7 +108,7 @@ def find_benchmark(client: Client, given: str) -> BenchmarkView:
                 # The list shows a public benchmark under the given name; its own name is needed here.
                 return client.benchmarks.retrieve(view.id)
     there = chain(client.benchmarks.list(limit=PAGE), client.benchmarks.list_public(limit=PAGE))
-    hint = nearest_hint(given, there, *catalog.names())
+    hint = nearest_hint(given, there, *registry.names("benchmarks"))
     raise NotFound(
         f"no benchmark has the id or name {given!r}{hint}; see `benchyard benchmark list [--public]`"
     )

@@ -13,9 +13,9 @@ from functools import partial
 
 from sqlalchemy import Connection, delete, select
 
-from benchyard.engine.background import retry_store
+from benchyard.engine.background import devbox_key, removal_key, retry_store, run_key_prefix
 from benchyard.engine.clock import now_ms
-from benchyard.engine.context import EngineContext, devbox_key
+from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import FINAL_KIND, SCORING_KIND
 from benchyard.engine.jobs.service import Jobs
 from benchyard.engine.network.gateway_access import Grants
@@ -24,7 +24,7 @@ from benchyard.engine.runs.model_access import grant_id_of
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.engine.scenarios.deletion import Deletions
 from benchyard.errors import BenchyardError, Conflict, NotFound
-from benchyard.hosts.cancellation import run_to_end
+from benchyard.hosts.cancellation import run_to_end, wait_at_most
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.objects import StoredObject
 from benchyard.models.removals import Removal, RemovalKind, RemovalView, RemovedRun
@@ -140,9 +140,7 @@ class Removals:
             while len(self._answers) > _REMEMBERED:
                 self._answers.popitem(last=False)
         # A long deletion goes on after the request has been answered.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(HOLD_SECONDS):
-                await self._tools.work.settle(_key(view.id))
+        await wait_at_most(HOLD_SECONDS, self._tools.work.settle(removal_key(view.id)))
         return view
 
     async def _plan(self, kind: RemovalKind, id: str, parents: Sequence[str]) -> Removal:
@@ -180,7 +178,7 @@ class Removals:
         self._start(removal)
 
     def _start(self, removal: Removal) -> None:
-        self._tools.work.start(_key(removal.subject), partial(self._carry_out, removal))
+        self._tools.work.start(removal_key(removal.subject), partial(self._carry_out, removal))
 
     async def _carry_out(self, removal: Removal) -> None:
         turns = asyncio.Semaphore(_AT_ONCE)
@@ -190,18 +188,18 @@ class Removals:
             for grant_id in removal.grant_ids:
                 await self._grants.forget(grant_id)
             await self._remove_objects([each.id for each in removal.runs])
-            await retry_store(partial(self._remove_rows, removal))
+            await retry_store(self._remove_rows, removal)
             await self._deletions.sweep(removal.scenario_ids)
-            await retry_store(partial(self._forget, removal.id))
+            await retry_store(self._forget, removal.id)
         except (BenchyardError, OSError) as error:
             # The record stays: the next pass, or the next server, resumes it.
             _log.warning("not everything of %s could be deleted, will try again: %s", removal.subject, error)
 
     async def _remove_run(self, run: RemovedRun, turns: asyncio.Semaphore) -> None:
         async with turns:
-            await self._tools.work.cancel(f"run/{run.id}/")
+            await self._tools.work.cancel(run_key_prefix(run.id))
             with contextlib.suppress(NotFound):
-                await retry_store(partial(self._runs.records.delete, run.id))
+                await retry_store(self._runs.records.delete, run.id)
             await self._remove_devbox(run.devbox_id)
 
     async def _remove_devbox(self, devbox_id: str) -> None:
@@ -212,7 +210,7 @@ class Removals:
             await self._tools.host.forget(each)
             await asyncio.to_thread(self._tools.journal.forget, each)
         with contextlib.suppress(NotFound):
-            await retry_store(partial(self._tools.live_devboxes.records.delete, devbox_id))
+            await retry_store(self._tools.live_devboxes.records.delete, devbox_id)
 
     async def _remove_images(self, run_ids: set[str]) -> None:
         """Remove final states, and the images frozen for scoring."""
@@ -243,9 +241,7 @@ class Removals:
     async def _objects(self, run_ids: Sequence[str]) -> list[StoredObject]:
         found: list[StoredObject] = []
         for part in _chunks(run_ids):
-            found += await retry_store(
-                partial(self._tools.objects.records.all, {f"metadata.{RUN_KEY}": part})
-            )
+            found += await retry_store(self._tools.objects.records.all, {f"metadata.{RUN_KEY}": part})
         return found
 
     async def _children(self, parents: Sequence[str]) -> list[ScenarioRun]:
@@ -292,7 +288,3 @@ def _require_ended(run: ScenarioRun) -> None:
 def _chunks(ids: Iterable[str]) -> list[list[str]]:
     every = list(ids)
     return [every[at : at + _CHUNK] for at in range(0, len(every), _CHUNK)]
-
-
-def _key(id: str) -> str:
-    return f"removal/{id}"

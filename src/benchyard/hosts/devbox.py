@@ -22,7 +22,7 @@ from benchyard.devboxes.base import (
     Status,
     read_status,
 )
-from benchyard.errors import BenchyardError, DevboxGone, NotFound, UsageError, from_os
+from benchyard.errors import BenchyardError, DevboxGone, NotFound, UsageError, message_of
 from benchyard.hosts import executions, shells
 from benchyard.hosts.cancellation import run_to_end
 from benchyard.hosts.executions import HostExecution, HostExecutions, now_ms
@@ -293,7 +293,7 @@ class HostDevbox:
         try:
             await self._start(execution, shell)
         except (BenchyardError, OSError) as error:
-            reason = error.message if isinstance(error, BenchyardError) else from_os(error).message
+            reason = message_of(error)
             status = Status(126, ended_ms=now_ms(), error=f"it could not be started: {reason}")
             self.executions.cut_short(execution, status)
             self._leave(shell, execution.request.id)

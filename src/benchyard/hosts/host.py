@@ -27,7 +27,7 @@ from benchyard.devboxes.base import (
 )
 from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound
 from benchyard.hosts import output, state
-from benchyard.hosts.cancellation import PendingWork
+from benchyard.hosts.cancellation import PendingWork, wait_at_most
 from benchyard.hosts.devbox import DevboxTies, HostDevbox
 from benchyard.hosts.grading import DevboxGrading
 from benchyard.hosts.output import OutputBudget
@@ -371,6 +371,11 @@ class Host:
             self._devboxes.pop(devbox_id, None)
             self._ended.pop(devbox_id, None)
 
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Return the capabilities of this machine's devboxes."""
+        return self._driver.capabilities
+
     def report(self) -> tuple[frozenset[Capability], DriverReport]:
         """Return the capabilities of this machine's devboxes, and the remedies for missing ones."""
         return self._driver.capabilities, self._driver.report()
@@ -442,9 +447,7 @@ class Host:
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 break
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, _LOOK_AGAIN_SECONDS)):
-                    await execution.done.wait()
+            await wait_at_most(min(left, _LOOK_AGAIN_SECONDS), execution.done.wait())
             devbox.look(execution_id)
         return execution.state(devbox_id, devbox.spec.limits)
 

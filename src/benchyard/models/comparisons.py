@@ -26,7 +26,7 @@ class EstimateView(Model):
 
 
 class ComparedAgent(Model):
-    """One side of a comparison: an agent of a job, on the scenarios that both sides have scored."""
+    """An agent of a job as a side of a comparison, on the scenarios that both sides have scored."""
 
     job_id: str
     job_name: str
@@ -102,7 +102,7 @@ class ComparedScenario(Model):
 
 
 class Power(Model):
-    """What a comparison of this size can show, with a chance of 80 % and at a level of 5 %."""
+    """Differences that a comparison of this size can show, with a chance of 80 % and at a level of 5 %."""
 
     detectable: float
     """Smallest difference that is seen."""

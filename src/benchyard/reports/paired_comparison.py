@@ -34,7 +34,7 @@ from benchyard.reports.statistics.differences import (
 from benchyard.reports.statistics.means import estimate
 from benchyard.reports.statistics.multiple_tests import benjamini_hochberg
 from benchyard.reports.statistics.power import NoiseParts, attempts_needed, detectable_difference
-from benchyard.reports.statistics.verdicts import Verdict, difference_bounds, verdict
+from benchyard.reports.statistics.verdicts import GateVerdict, difference_bounds, verdict
 
 POINTS = 0.02
 """Difference for which the needed attempts are told."""
@@ -508,7 +508,7 @@ def gate(
     """
     word, reason = _verdict(comparison, margin, rule, allowed_unscored)
     needed = None
-    if word is Verdict.INCONCLUSIVE and comparison.difference is not None:
+    if word is GateVerdict.INCONCLUSIVE and comparison.difference is not None:
         needed = _deciding_attempts(comparison, margin)
     return GateView(
         verdict=word.value,
@@ -522,14 +522,14 @@ def gate(
 
 def _verdict(
     comparison: ComparisonView, margin: float, rule: SuspectRule, allowed_unscored: float
-) -> tuple[Verdict, str]:
+) -> tuple[GateVerdict, str]:
     difference = comparison.difference
     if rule == "fail" and comparison.b.n_suspect:
-        return Verdict.FAIL, f"{comparison.b.n_suspect} of its scores are suspect"
+        return GateVerdict.FAIL, f"{comparison.b.n_suspect} of its scores are suspect"
     if comparison.is_same:
-        return Verdict.PASS, "it is compared with itself"
+        return GateVerdict.PASS, "it is compared with itself"
     if difference is None:
-        return Verdict.INCONCLUSIVE, "the two share no scored scenario"
+        return GateVerdict.INCONCLUSIVE, "the two share no scored scenario"
     low, high = difference.low, difference.high
     told = f"{difference.mean:+.3f} ({low:+.3f} to {high:+.3f})"
     unscored = comparison.a.unscored + comparison.b.unscored
@@ -538,9 +538,9 @@ def _verdict(
         told += f", {low:+.3f} to {high:+.3f} with {unscored} unscored attempts"
     word = verdict(low, high, margin)
     reasons = {
-        Verdict.FAIL: f"worse by more than {margin:g}",
-        Verdict.PASS: f"not worse by more than {margin:g}",
-        Verdict.INCONCLUSIVE: f"these results do not tell whether it is worse by more than {margin:g}",
+        GateVerdict.FAIL: f"worse by more than {margin:g}",
+        GateVerdict.PASS: f"not worse by more than {margin:g}",
+        GateVerdict.INCONCLUSIVE: f"these results do not tell whether it is worse by more than {margin:g}",
     }
     return word, f"{reasons[word]}: {told}"
 

@@ -39,13 +39,13 @@ class Stage:
         return True
 
     def context(self) -> TrialContext:
-        services = SimpleNamespace(tools=SimpleNamespace(host=self), access=SimpleNamespace(grants=self))
+        services = {"tools": SimpleNamespace(host=self), "access": SimpleNamespace(grants=self)}
         inputs = SimpleNamespace(route="a route")
         trial, devbox = SimpleNamespace(id="trl_1"), SimpleNamespace(id="dbx_1")
         round = {"in_round": str, "is_shared": True, "waited_ms": 0.0}
         return cast(
             "TrialContext",
-            SimpleNamespace(services=services, inputs=inputs, trial=trial, the_devbox=devbox, **round),
+            SimpleNamespace(inputs=inputs, trial=trial, the_devbox=devbox, **services, **round),
         )
 
 

@@ -79,7 +79,7 @@ def test_a_key_that_the_server_keeps_for_all_jobs_is_taken_out_of_what_is_told(t
         context = SimpleNamespace(
             config=asked,
             inputs=SimpleNamespace(route=route),
-            services=SimpleNamespace(tools=tools),
+            tools=tools,
             trial=SimpleNamespace(devbox_id=None),
         )
         clean = await trial_scrubber(cast("TrialContext", context))

@@ -79,7 +79,7 @@ async def create_gateway_token(
     id: str, services: ServicesDep, identity: RequestIdentity, body: GatewayRequest
 ) -> GatewayTokenView:
     """Open a way from a running devbox to an HTTP API; the token is of use in that devbox only."""
-    return await services.engine.gateway_tokens.create(id, identity.caller(DOOR_PREFIX), body)
+    return await services.engine.devboxes.open_gateway(id, identity.caller(DOOR_PREFIX), body)
 
 
 def _view(services: Services, config: GatewayConfig) -> GatewayConfigView:

@@ -24,7 +24,6 @@ from benchyard.engine.agents import public, runtimes
 from benchyard.engine.agents.runtimes import Runtime, runtime_of
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import EngineContext
-from benchyard.engine.devboxes.boot import DEFAULT_USER
 from benchyard.engine.devboxes.commands import wait_for_completion
 from benchyard.engine.devboxes.descriptors import write_all
 from benchyard.engine.devboxes.mounts import CREDENTIALS, put_mount
@@ -37,7 +36,7 @@ from benchyard.hosts.host import ExecRequest, ExecutionState, StartRequest
 from benchyard.hosts.kits import Kit, KitFolders
 from benchyard.models.agents import AgentSource, GitSource, NpmSource, PipSource, RegisteredAgent
 from benchyard.models.devboxes import Devbox
-from benchyard.models.launch import ObjectMount
+from benchyard.models.launch import DEFAULT_USER, ObjectMount
 from benchyard.scorers.kits import programs
 
 TOKEN_VARIABLE = "BY_TOKEN"  # noqa: S105  (a variable's name)
@@ -287,7 +286,7 @@ class _Installation:
         )
 
     async def _make_folder(self) -> None:
-        capabilities, _ = self.tools.host.report()
+        capabilities = self.tools.host.capabilities
         has_users = Capability.USERS in capabilities
         script = 'mkdir -p -- "$1" && { [ -z "$2" ] || chown -- "$2" "$1"; }'
         owner = f"{DEFAULT_USER}:" if has_users else ""

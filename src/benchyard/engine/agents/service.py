@@ -376,7 +376,7 @@ class Agents:
 
     async def _provide_one(self, agent: MountedAgent) -> MountedAgent:
         token = self._tools.vault.open(agent.auth_token) if agent.auth_token else None
-        record = await retry_store(partial(self.known.get, agent.agent_id))
+        record = await retry_store(self.known.get, agent.agent_id)
         installed = await self.installed(record, token)
         shown = {kit.target: str(kit.source) for kit in installed.kits}
         if agent.path:
@@ -395,7 +395,7 @@ class Agents:
         if record.source and record.source.type == "pip":
             needed = (dependencies.UV,)
         elif record.source and record.source.type == "npm":
-            capabilities, _ = self._tools.host.report()
+            capabilities = self._tools.host.capabilities
             # Where devboxes show this machine's own files, npm must be among them; other default images have
             # it.
             needed = (
@@ -414,7 +414,7 @@ class Agents:
         return tuple(HostFolder(kit.source, kit.target) for kit in kits)
 
     def _require_mounts(self) -> None:
-        capabilities, _ = self._tools.host.report()
+        capabilities = self._tools.host.capabilities
         if Capability.MOUNTS not in capabilities:
             raise NotSupported(
                 "agents are shown in devboxes, which this driver cannot; use the native driver"

@@ -32,6 +32,7 @@ from benchyard.errors import (
     TooLarge,
     UsageError,
     from_os,
+    message_of,
 )
 from benchyard.hosts.host import ExecRequest, StartRequest
 from benchyard.models.devboxes import Devbox, DevboxStatus
@@ -77,7 +78,9 @@ async def prepare_step(tools: EngineContext, devbox: Devbox, number: int, step: 
 async def _prepare_files(tools: EngineContext, devbox: Devbox, id: str, step: StepSetup) -> str | None:
     user = _ROOT if step.as_root else None
     purpose = devbox.purpose
-    directory = (purpose and (purpose.working_directory or purpose.home)) or await _step_home(tools, devbox)
+    directory = purpose and (purpose.working_directory or purpose.home)
+    if not directory:
+        directory = await home_of(tools, devbox.id, devbox.launch_parameters.username)
     files = f"{id}-files"
     if step.files and not await _is_known(tools, devbox, files):
         mount = ObjectMount(object_id=step.files, object_path=directory)
@@ -98,11 +101,6 @@ async def _is_known(tools: EngineContext, devbox: Devbox, id: str) -> bool:
         return (await tools.host.execution(devbox.id, id)).exit_status == 0
     except NotFound:
         return False
-
-
-async def _step_home(tools: EngineContext, devbox: Devbox) -> str:
-    user = devbox.launch_parameters.user_parameters
-    return await home_of(tools, devbox.id, user.username if user else "user")
 
 
 _LINK_COMMANDS = """\
@@ -128,7 +126,7 @@ async def link_agent_commands(tools: EngineContext, devbox: Devbox, request: Sta
     folders = [next(iter(agent.shown)) for agent in devbox.agents if agent.is_package]
     if not folders or devbox.boot:
         return None
-    capabilities, _ = tools.host.report()
+    capabilities = tools.host.capabilities
     step = ExecRequest(
         id=f"setup-{devbox.boot}-agents",
         argv=("/bin/sh", "-c", _LINK_COMMANDS, "sh", *folders),
@@ -139,7 +137,6 @@ async def link_agent_commands(tools: EngineContext, devbox: Devbox, request: Sta
     return failure and f"the commands of agents could not be put into PATH: {failure}"
 
 
-DEFAULT_USER = "user"
 SCORING_KIND = "scoring"
 """Kind of images that serve a scoring; they are in no list."""
 FINAL_KIND = "final"
@@ -153,7 +150,7 @@ async def boot(tools: EngineContext, devbox_id: str, prerequisites: Prerequisite
     devbox = await tools.live_devboxes.get(devbox_id)
     try:
         devbox = await prerequisites.provide(devbox)
-        request = await retry_store(partial(start_request, tools, devbox))
+        request = await retry_store(start_request, tools, devbox)
         await note_given_values(tools, devbox, [request.env[name] for name in devbox.secrets])
         await tools.host.start(request)
         await egress.open_door(tools, devbox)
@@ -168,7 +165,7 @@ async def boot(tools: EngineContext, devbox_id: str, prerequisites: Prerequisite
         failure = await _prepare(tools, devbox, request)
     except (StoreError, OSError) as error:
         # A full disk is not the fault of the prepared files and commands.
-        told = from_os(error).message if isinstance(error, OSError) else error.message
+        told = message_of(error)
         return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=told)
     except BenchyardError as error:
         failure = error.message
@@ -202,7 +199,7 @@ async def start_request(tools: EngineContext, devbox: Devbox) -> StartRequest:
         image=devbox.image,
         network=plan.network,
         limits=_limits(tools, devbox),
-        user=user.username if user else DEFAULT_USER,
+        user=launch.username,
         uid=user.uid if user else None,
         env={**plan.variables(), **devbox.environment_variables, **secrets},
         mounts=shown_mounts(devbox),
@@ -255,7 +252,7 @@ async def _doors(tools: EngineContext, devbox: Devbox, request: StartRequest) ->
         doors = await open_doors(tools.opener, tools.host, devbox)
     except BenchyardError as error:
         return _failure_of_boot(tools, devbox, f"a gateway could not be opened: {error.message}")
-    await retry_store(partial(tools.live_devboxes.change, devbox.id, partial(with_open_doors, doors)))
+    await retry_store(tools.live_devboxes.change, devbox.id, partial(with_open_doors, doors))
     return None
 
 
@@ -266,7 +263,7 @@ async def _working_directory(tools: EngineContext, devbox: Devbox, request: Star
         return None
     if await tools.host.rooms.make_folders(devbox.id, [NewFolder(path, owner=request.user, only_new=True)]):
         return None
-    capabilities, _ = tools.host.report()
+    capabilities = tools.host.capabilities
     owner = f"{request.user}:" if Capability.USERS in capabilities else ""
     script = '[ -d "$1" ] || { mkdir -p -- "$1" && { [ -z "$2" ] || chown -- "$2" "$1"; }; }'
     step = ExecRequest(

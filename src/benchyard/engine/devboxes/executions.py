@@ -185,6 +185,8 @@ class Executions:
         return await self._host.wait(state.devbox_id, state.id, seconds)
 
     async def _end(self, state: ExecutionState, stream: StreamName, size: int) -> str:
+        if not size:
+            return ""
         if size < MAX_LINES:
             text, _ = await self._host.tail(state.devbox_id, state.id, stream, MAX_LINES)
             return text

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import get_args
 
-from benchyard.engine.background import retry_store
+from benchyard.engine.background import blueprint_key, devbox_key, retry_store
 from benchyard.engine.clock import now_ms
-from benchyard.engine.context import Caller, EngineContext, devbox_key
+from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.devboxes import services
 from benchyard.engine.devboxes.request_checks import check_code, check_launch, check_variables
 from benchyard.engine.devboxes.sizes import resources
@@ -299,7 +299,9 @@ class Blueprints:
             if blueprint.status is not _S.AWAITING_UPLOAD:
                 await self._set(blueprint.id, status=_S.QUEUED)
             self._start(blueprint.id)
-        self._tools.work.start("blueprints/collect", self._collect_for_ever)
+        self._tools.work.repeat(
+            "blueprints/collect", self.collect, COLLECT_SECONDS, "removing deleted blueprints"
+        )
 
     async def _queue_lost(self) -> None:
         """Queue the builds of lost images again: a backup contains no images."""
@@ -331,19 +333,19 @@ class Blueprints:
 
     async def ready(self, blueprint_id: str) -> None:
         """Build a blueprint that is built on demand, if necessary; raises BuildFailed with advice."""
-        blueprint = await retry_store(partial(self.records.find, blueprint_id))
+        blueprint = await retry_store(self.records.find, blueprint_id)
         if blueprint is None or not blueprint.parameters.on_demand or blueprint.status is _S.BUILD_COMPLETE:
             return
         since = max(self._upkeep.changed_ms, now_ms() - round(AGAIN_SECONDS * 1000))
         if _has_failed_before(blueprint, since):
             anew = partial(_to_queued_again, since=since)
-            blueprint = await retry_store(partial(self.records.change, blueprint_id, anew))
+            blueprint = await retry_store(self.records.change, blueprint_id, anew)
         again = f"; tried again {AGAIN_SECONDS / 60:.0f} minutes after that, or with a new image or alias"
         if blueprint.status is not _S.FAILED:
             again = ""
             for _ in range(_MOST_WAITS):
                 await self._wait(blueprint_id)
-                blueprint = await retry_store(partial(self.records.get, blueprint_id))
+                blueprint = await retry_store(self.records.get, blueprint_id)
                 if blueprint.status not in UNFINISHED:
                     break
         if blueprint.status is not _S.BUILD_COMPLETE:
@@ -354,7 +356,7 @@ class Blueprints:
 
     async def unbuilt(self, blueprint_id: str) -> str | None:
         """Describe the build that an on-demand blueprint still needs; None if its image is there."""
-        blueprint = await retry_store(partial(self.records.find, blueprint_id))
+        blueprint = await retry_store(self.records.find, blueprint_id)
         if blueprint is None or not blueprint.parameters.on_demand or blueprint.status is _S.BUILD_COMPLETE:
             return None
         if reference := blueprint.parameters.prebuilt_image:
@@ -382,7 +384,7 @@ class Blueprints:
         if self._waiting[blueprint_id] > 0:
             return
         del self._waiting[blueprint_id]
-        await self._tools.work.cancel(_key(blueprint_id))
+        await self._tools.work.cancel(blueprint_key(blueprint_id))
         blueprint = await self.records.find(blueprint_id)
         if blueprint is not None and blueprint_id not in self._ended:
             await self._release(blueprint)
@@ -395,7 +397,7 @@ class Blueprints:
     async def delete(self, blueprint_id: str) -> Blueprint:
         """Delete a blueprint and end its build; devboxes and blueprints based on it keep its layers."""
         await self.records.get(blueprint_id)
-        await self._tools.work.cancel(_key(blueprint_id))
+        await self._tools.work.cancel(blueprint_key(blueprint_id))
         self._end(blueprint_id)
         blueprint = await self.records.change(blueprint_id, _to_deleted)
         await self.collect()
@@ -427,17 +429,9 @@ class Blueprints:
                 self._logs.forget(blueprint.id)
                 await self._set(blueprint.id, image_state="none")
 
-    async def _collect_for_ever(self) -> None:
-        while True:
-            try:
-                await self.collect()
-            except (BenchyardError, OSError) as error:
-                _log.warning("deleted blueprints could not be removed, will try again: %s", error)
-            await asyncio.sleep(COLLECT_SECONDS)
-
     def _start(self, blueprint_id: str) -> None:
         self._ended[blueprint_id] = asyncio.Event()
-        self._tools.work.start(_key(blueprint_id), partial(self._run, blueprint_id))
+        self._tools.work.start(blueprint_key(blueprint_id), partial(self._run, blueprint_id))
 
     async def _run(self, blueprint_id: str) -> None:
         """Run a build; the boundary of builds: each failure is recorded here, once."""
@@ -460,13 +454,13 @@ class Blueprints:
 
     async def _wait_for_upload(self, blueprint_id: str) -> None:
         """Wait until the object with the build context has been uploaded."""
-        blueprint = await retry_store(partial(self.records.get, blueprint_id))
+        blueprint = await retry_store(self.records.get, blueprint_id)
         context = blueprint.parameters.build_context
         if blueprint.status is not _S.AWAITING_UPLOAD or context is None:
             return
         delay = FIRST_LOOK_SECONDS
         while True:
-            stored = await retry_store(partial(self._tools.objects.get, context.object_id))
+            stored = await retry_store(self._tools.objects.get, context.object_id)
             if stored.state is ObjectState.READ_ONLY:
                 break
             if stored.state is not ObjectState.UPLOADING:
@@ -482,14 +476,14 @@ class Blueprints:
 
         Other bases are complete already, unless they are being rebuilt.
         """
-        blueprint = await retry_store(partial(self.records.get, blueprint_id))
+        blueprint = await retry_store(self.records.get, blueprint_id)
         if base := blueprint.base_blueprint_id:
             await self.ready(base)
             if under_way := self._ended.get(base):
                 await under_way.wait()
 
     async def _attempt(self, blueprint_id: str) -> None:
-        blueprint = await retry_store(partial(self.records.change, blueprint_id, _to_provisioning))
+        blueprint = await retry_store(self.records.change, blueprint_id, _to_provisioning)
         if blueprint.status is not _S.PROVISIONING:
             # The build is already complete or deleted; the caller had not seen that.
             return
@@ -514,9 +508,9 @@ class Blueprints:
         if blueprint.attempts > MOST_ATTEMPTS:
             raise BuildFailed(f"the server stopped {MOST_ATTEMPTS} times in the middle of this build")
         if not await self._has_image(blueprint_id):
-            secrets = await retry_store(partial(self._plans.secrets, blueprint.parameters))
+            secrets = await retry_store(self._plans.secrets, blueprint.parameters)
             with self._logs.writer(blueprint_id, self._plans.hidden(blueprint, secrets)) as log:
-                base = await retry_store(partial(self._plans.base, blueprint.parameters, blueprint))
+                base = await retry_store(self._plans.base, blueprint.parameters, blueprint)
                 begin = partial(self._change, blueprint_id, status=_S.BUILDING)
                 below = base.substituted_bases if base else {}
                 note = partial(self._note_substitutes, blueprint_id)
@@ -581,15 +575,10 @@ class Blueprints:
             await self._tools.images.remove(image_id)
 
     async def _change(self, blueprint_id: str, **fields: object) -> None:
-        await retry_store(partial(self._set, blueprint_id, **fields))
+        await retry_store(self._set, blueprint_id, **fields)
 
     async def _set(self, blueprint_id: str, **fields: object) -> None:
         await self.records.change(blueprint_id, lambda record: record.model_copy(update=fields))
-
-
-def _key(blueprint_id: str) -> str:
-    # With a slash at the end, since keys are searched by prefix.
-    return f"blueprint/{blueprint_id}/"
 
 
 def _to_provisioning(blueprint: Blueprint) -> Blueprint:

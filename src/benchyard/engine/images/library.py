@@ -13,7 +13,7 @@ from benchyard.engine.devboxes.start_image import check_is_built, newest_build
 from benchyard.engine.images import stand_ins
 from benchyard.engine.images.build import FOUNDATION
 from benchyard.engine.images.transfers import archive_in_turn, check_archive
-from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound, UsageError, from_os
+from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound, UsageError, message_of
 from benchyard.images.collection import Collector
 from benchyard.images.debian import make_debian
 from benchyard.images.image import check_name
@@ -239,7 +239,7 @@ class ImageLibrary:
                 try:
                     await self._import(request, label, at_hand)
                 except (BenchyardError, OSError) as error:
-                    told = error.message if isinstance(error, BenchyardError) else from_os(error).message
+                    told = message_of(error)
                     self._imports.note_failure(label, told)
                     _log.warning("image %s was not imported: %s", label.name, told)
                 finally:

@@ -1,6 +1,5 @@
 """Final states: a run's disk at its end, kept for a while so that it can be scored again."""
 
-import asyncio
 import contextlib
 import logging
 from collections import defaultdict
@@ -99,15 +98,8 @@ class FinalStates:
 
     def watch(self, run_records: RunRecords) -> None:
         """Start removing expired final states, at first also images that a stop left without a name."""
-        self._tools.work.start("finals/prune", partial(self._prune_for_ever, run_records))
-
-    async def _prune_for_ever(self, run_records: RunRecords) -> None:
-        while True:
-            try:
-                await self.prune(run_records)
-            except (BenchyardError, OSError) as error:
-                _log.warning("final states could not be pruned, will try again: %s", error)
-            await asyncio.sleep(_PRUNE_SECONDS)
+        prune = partial(self.prune, run_records)
+        self._tools.work.repeat("finals/prune", prune, _PRUNE_SECONDS, "removing old final states")
 
     async def prune(self, run_records: RunRecords) -> None:
         """Remove expired final states, and images that no run names."""

@@ -77,7 +77,7 @@ class ModelSpending:
         def noted(run: ScenarioRun) -> ScenarioRun:
             return run.model_copy(update={"usage": usage})
 
-        await retry_store(partial(self.runs.change, run_id, noted))
+        await retry_store(self.runs.change, run_id, noted)
         try:
             await self._keep(run_id, grant_id, trajectory)
         except (BenchyardError, OSError) as error:
@@ -204,7 +204,7 @@ class RunGateways:
         if run.gateway is None:
             return run
         async with self._lock(run.id):
-            run = await retry_store(partial(self._runs.get, run.id))
+            run = await retry_store(self._runs.get, run.id)
             if run.gateway is not None and run.gateway.is_open:
                 run = await self._close(run, run.gateway)
                 await self._answer(run.devbox_id)
@@ -268,7 +268,7 @@ class RunGateways:
             _log.warning("scenario run %s: its way to models is not open again: %s", run.id, error)
 
     async def _close(self, run: ScenarioRun, access: RunGateway) -> ScenarioRun:
-        scenario = await retry_store(partial(self._scenarios.at, run.scenario_id, run.scenario_revision))
+        scenario = await retry_store(self._scenarios.at, run.scenario_id, run.scenario_revision)
         models = sorted({route.model for route in access.routes.values() if route.model})
         about = TrajectoryOwner(
             name=AGENT_NAME,
@@ -284,9 +284,7 @@ class RunGateways:
         except NotFound:
             # The grant was never used, and the gateway that knew it is gone.
             _log.info("scenario run %s asked no models", run.id)
-        return await retry_store(
-            partial(self._runs.change, run.id, partial(_run_with_closed_gateway, number))
-        )
+        return await retry_store(self._runs.change, run.id, partial(_run_with_closed_gateway, number))
 
     async def _scrubber(self, run: ScenarioRun, access: RunGateway) -> Scrubber:
         keys = [route.secret for route in access.routes.values() if route.secret]

@@ -92,19 +92,19 @@ class RunRescorings:
 
     async def run(self, id: str) -> None:
         """Score a run again if that was requested; errors are noted in the run."""
-        run = await retry_store(partial(self._run_records.get, id))
+        run = await retry_store(self._run_records.get, id)
         if run.rescoring is None:
             return
         found = await attempt_scoring(partial(self._outcome, run), id)
-        await retry_store(partial(self._run_records.change, id, partial(rescored_run, run.scorings, found)))
+        await retry_store(self._run_records.change, id, partial(rescored_run, run.scorings, found))
         # Last, since the next server would find the unfinished scoring by this image.
         await self._scoring.forget(frozen_id(run))
 
     async def _outcome(self, run: ScenarioRun) -> Outcome:
         state = _final_state(run)
         revision = run.rescoring.scenario_revision if run.rescoring else run.scenario_revision
-        wanted = await retry_store(partial(self._scenarios.at, run.scenario_id, revision))
-        own = of_round(await retry_store(partial(self._own, run)), run.round)
+        wanted = await retry_store(self._scenarios.at, run.scenario_id, revision)
+        own = of_round(await retry_store(self._own, run), run.round)
         # The scoring may be new; task and place of work stay as they were.
         task = {"environment": own.environment, "input_context": own.input_context}
         graded = of_round(wanted, run.round).model_copy(update=task)

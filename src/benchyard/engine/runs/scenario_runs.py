@@ -1,15 +1,14 @@
 """Scenario runs for the API: start, score, complete, cancel; none is lost with the server."""
 
-import asyncio
 import contextlib
-from dataclasses import dataclass
 from functools import partial
 
-from benchyard.engine.background import retry_store
+from benchyard.engine.background import retry_store, run_key_prefix, scoring_key
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.devboxes.boot import prepare_step
 from benchyard.engine.devboxes.service import Devboxes
+from benchyard.engine.devboxes.start_image import Prerequisites
 from benchyard.engine.devboxes.states import ENDED
 from benchyard.engine.runs.final_states import CANCELED
 from benchyard.engine.runs.model_access import RunGateways
@@ -31,7 +30,7 @@ from benchyard.engine.runs.scoring_room import frozen_id
 from benchyard.engine.runs.start import RunPlan, RunStarter, require_isolation
 from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import Conflict, NotFound, StillWaiting, UsageError
-from benchyard.hosts.cancellation import run_to_end
+from benchyard.hosts.cancellation import run_to_end, wait_at_most
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.runs import (
@@ -51,44 +50,30 @@ _HOUR = 3600.0
 _S = RunState
 
 
-@dataclass(frozen=True)
-class RunCollections:
-    """Collections of scenario runs and benchmark runs."""
-
-    scenario_runs: Collection[ScenarioRun]
-    benchmark_runs: Collection[BenchmarkRun]
-
-
-@dataclass(frozen=True)
-class RunCollaborators:
-    """Collaborators of scenario runs."""
-
-    devboxes: Devboxes
-    scoring: Scoring
-    gateways: RunGateways
-
-
 class ScenarioRuns:
     """All scenario runs of this server."""
 
     def __init__(
         self,
         tools: EngineContext,
-        records: RunCollections,
+        records: Collection[ScenarioRun],
+        benchmark_runs: Collection[BenchmarkRun],
         scenarios: Scenarios,
-        collaborators: RunCollaborators,
+        devboxes: Devboxes,
+        prerequisites: Prerequisites,
+        scoring: Scoring,
+        gateways: RunGateways,
     ) -> None:
-        devboxes, scoring = collaborators.devboxes, collaborators.scoring
-        self.records = records.scenario_runs
-        self.run_records = RunRecords(records.scenario_runs)
+        self.records = records
+        self.run_records = RunRecords(records)
         self.scenarios = scenarios
         self._tools = tools
         self._devboxes = devboxes
-        self.prerequisites = devboxes.prerequisites
+        self.prerequisites = prerequisites
         self._scoring = scoring
-        self._gateways = collaborators.gateways
-        self._starting = RunStarter(tools, records.benchmark_runs, devboxes, scoring)
-        self._run_scoring = RunScoring(tools, scoring, devboxes.prerequisites)
+        self._gateways = gateways
+        self._starting = RunStarter(tools, benchmark_runs, devboxes, scoring)
+        self._run_scoring = RunScoring(tools, scoring, prerequisites)
         self._references = ReferenceRuns(tools, self)
         self._rescorings = RunRescorings(
             tools, self.run_records, scenarios, self._run_scoring, self._references
@@ -230,9 +215,7 @@ class ScenarioRuns:
     async def complete(self, id: str) -> ScenarioRun:
         """End a run and its devbox; raises StillWaiting if its scoring takes long."""
         if (await self.records.get(id)).state is _S.SCORING:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(HOLD_SECONDS):
-                    await self._tools.work.settle(_scoring_key(id))
+            await wait_at_most(HOLD_SECONDS, self._tools.work.settle(scoring_key(id)))
 
         def apply(run: ScenarioRun) -> ScenarioRun:
             if run.state is _S.COMPLETED:
@@ -264,7 +247,7 @@ class ScenarioRuns:
 
         run = await run_to_end(self.run_records.change(id, apply))
         if run.state is not _S.COMPLETED:
-            await self._tools.work.cancel(_scoring_key(id))
+            await self._tools.work.cancel(scoring_key(id))
             await self._scoring.forget(frozen_id(run))
             await self._scoring.finals.settle(before[0], run)
         return await self._end(run)
@@ -280,7 +263,7 @@ class ScenarioRuns:
 
     async def settled(self, id: str) -> ScenarioRun:
         """Return the run once it is not being scored any more, nor rescored from its final state."""
-        await self._tools.work.settle(_scoring_key(id))
+        await self._tools.work.settle(scoring_key(id))
         return await self.records.get(id)
 
     async def _end(self, run: ScenarioRun) -> ScenarioRun:
@@ -296,21 +279,21 @@ class ScenarioRuns:
                 await self._devboxes.shutdown(devbox_id, force=True)
 
     def _watch(self, id: str) -> None:
-        self._tools.work.start(f"run/{id}/watch", partial(self._until_gone, id))
+        self._tools.work.start(run_key_prefix(id) + "watch", partial(self._until_gone, id))
 
     async def _until_gone(self, id: str) -> None:
         """Wait for the end of a run's devbox, and note the effect on the run."""
-        run = await retry_store(partial(self.records.get, id))
+        run = await retry_store(self.records.get, id)
         with contextlib.suppress(NotFound):
             devbox = await self._tools.live_devboxes.get(run.devbox_id)
             while devbox.status not in ENDED:
                 devbox = await self._tools.live_devboxes.wait(run.devbox_id, _has_ended, _HOUR)
-            await self._tools.work.settle(_scoring_key(id))
-            run = await retry_store(partial(self.run_records.change, id, partial(run_after_devbox, devbox)))
+            await self._tools.work.settle(scoring_key(id))
+            run = await retry_store(self.run_records.change, id, partial(run_after_devbox, devbox))
             await self._gateways.end(run)
 
     def _start_scoring(self, id: str) -> None:
-        self._tools.work.start(_scoring_key(id), partial(self._score, id))
+        self._tools.work.start(scoring_key(id), partial(self._score, id))
 
     async def _rescore(self, id: str, request_id: str | None, *, newest: bool) -> ScenarioRun:
         run, is_new = await self._rescorings.note(id, request_id, newest=newest)
@@ -319,21 +302,21 @@ class ScenarioRuns:
         return run
 
     def _start_rescoring(self, id: str) -> None:
-        self._tools.work.start(_scoring_key(id), partial(self._rescorings.run, id))
+        self._tools.work.start(scoring_key(id), partial(self._rescorings.run, id))
 
     async def _score(self, id: str) -> None:
         """Score a run; errors become its result, and the run goes on."""
-        run = await retry_store(partial(self.records.get, id))
+        run = await retry_store(self.records.get, id)
         if run.state is not _S.SCORING:
             return
-        scenario = await retry_store(partial(self.scenario, run))
+        scenario = await retry_store(self.scenario, run)
         if _is_ready(run):
             graded = of_round(scenario, run.round)
             found = await attempt_scoring(partial(self._outcome, run, scenario), id)
             outcome = failed_outcome(run, graded, found) if isinstance(found, str) else found
             outcome = await outcome_after_round(scenario, run, outcome, self._tools.workers.call)
             change = partial(scored_run, run.scorings, outcome)
-            now = await retry_store(partial(self.run_records.change, id, change))
+            now = await retry_store(self.run_records.change, id, change)
             await self._scoring.finals.settle(run, now)
             run = now
         else:
@@ -346,13 +329,13 @@ class ScenarioRuns:
         """Prepare the devbox of a run for its next step."""
         number = run.next_round.number if run.next_round else 1
         step = (scenario.steps or [])[number - 1].preparation(scenario.attachments)
-        devbox = await retry_store(partial(self._tools.live_devboxes.get, run.devbox_id))
+        devbox = await retry_store(self._tools.live_devboxes.get, run.devbox_id)
         failure = await prepare_step(self._tools, devbox, number, step) if step else None
         cause = None
         if failure is not None:
             failure, cause = await self._references.judge_setup(run, scenario, failure)
         change = partial(prepared_run, run.scorings, failure, cause)
-        await retry_store(partial(self.run_records.change, run.id, change))
+        await retry_store(self.run_records.change, run.id, change)
 
     async def _outcome(self, run: ScenarioRun, scenario: Scenario) -> Outcome:
         """Return the outcome of a run's scoring; ends its access to models first."""
@@ -365,7 +348,7 @@ class ScenarioRuns:
 
     async def _require_sound_disk(self, devbox_id: str) -> None:
         """Raise Conflict if a power failure may have damaged the disk of a devbox."""
-        devbox = await retry_store(partial(self._tools.live_devboxes.get, devbox_id))
+        devbox = await retry_store(self._tools.live_devboxes.get, devbox_id)
         if devbox.status is DevboxStatus.SUSPENDED and not self._tools.host.rooms.has_sound_disk(devbox_id):
             told = "the machine was started anew before what its devbox left was safe on disk: run it again"
             raise Conflict(told)
@@ -377,10 +360,6 @@ class ScenarioRuns:
         is_apart = graded.scoring_isolation != "live" and not graded.collect_commands
         can_take = not self._tools.host.pretends and self._tools.host.rooms.can_take()
         return TRIAL_KEY in run.metadata and is_last and is_apart and can_take
-
-
-def _scoring_key(run_id: str) -> str:
-    return f"run/{run_id}/scoring"
 
 
 def _is_ready(run: ScenarioRun) -> bool:

@@ -50,6 +50,7 @@ from benchyard.errors import (
     StillWaiting,
     UsageError,
     from_os,
+    message_of,
 )
 from benchyard.hosts.host import ExecRequest
 from benchyard.hosts.kits import Kit, KitFolders
@@ -137,7 +138,7 @@ class Scoring:
         context = RoomContext(self._tools, self._kits, case, TamperFindings(case.work))
         wanted = case.scenario.scoring_network
         try:
-            return replace(context, egress=await retry_store(partial(self._policies.of_scorers, wanted)))
+            return replace(context, egress=await retry_store(self._policies.of_scorers, wanted))
         except UsageError as error:
             # The final state is kept all the same: with its policy back, the run can be scored again.
             return replace(context, unknown=f"what scorers may reach is not known: {error.message}")
@@ -158,15 +159,10 @@ class Scoring:
             run_id = image.id.rpartition("-")[0]
             if image.kind == SCORING_KIND and image.id not in kept and run_id not in scoring:
                 await self.forget(image.id)
-        self._tools.work.start("kits/trim", self._trim_for_ever)
+        self._tools.work.repeat("kits/trim", self._trim_kits, _TRIM_SECONDS, "trimming kits")
 
-    async def _trim_for_ever(self) -> None:
-        while True:
-            try:
-                await self._kits.trim(self._tools.settings.kits_max_bytes, shown_folders(self._tools))
-            except (BenchyardError, OSError) as error:
-                _log.warning("kits could not be trimmed, will try again: %s", error)
-            await asyncio.sleep(_TRIM_SECONDS)
+    async def _trim_kits(self) -> None:
+        await self._kits.trim(self._tools.settings.kits_max_bytes, shown_folders(self._tools))
 
     async def forget(self, image_id: str) -> None:
         """Remove the images that a scoring froze, if they exist."""
@@ -290,7 +286,7 @@ class Scoring:
             # The answer prevents its grading under the stricter isolation, which is no way around it.
             images = error
         except (BenchyardError, OSError) as error:
-            told = from_os(error).message if isinstance(error, OSError) else error.message
+            told = message_of(error)
             context.findings.notes.append(f"what it scores in `{stricter}` is unknown: {told}")
             return
         again = await self._in_rooms(apart, images)
@@ -479,7 +475,7 @@ class RunScoring:
 
     async def outcome(self, run: ScenarioRun, scenario: Scenario) -> Outcome:
         """Return the outcome of scoring a run's devbox; raises if that is not available."""
-        devbox = await retry_store(partial(self._tools.live_devboxes.get, run.devbox_id))
+        devbox = await retry_store(self._tools.live_devboxes.get, run.devbox_id)
         while devbox.status in BOOTING:
             devbox = await self._tools.live_devboxes.wait(devbox.id, _has_booted, _HOUR)
         if devbox.status in ENDED:

@@ -357,8 +357,7 @@ class ScoringCase:
     @property
     def user(self) -> str:
         """Return the user that the work was done as."""
-        user = self.devbox.launch_parameters.user_parameters
-        return user.username if user else "user"
+        return self.devbox.launch_parameters.username
 
 
 @dataclass(frozen=True)
@@ -408,7 +407,7 @@ class RoomContext:
 
     async def _secret(self, name: str) -> str:
         try:
-            return await retry_store(partial(self.tools.secrets.value, name))
+            return await retry_store(self.tools.secrets.value, name)
         except NotFound as error:
             told = f"the scenario's scorers need a secret: {error.message}"
             raise ScorerFailed(told, cause="machine") from error
@@ -529,7 +528,7 @@ class CleanRoom(GradingRoom):
     async def _start_tools(self) -> Kit | None:
         """Return the shell and tools of the start image as a kit; None if they cannot be found or shown."""
         tools, case = self._context.tools, self._context.case
-        capabilities, _ = tools.host.report()
+        capabilities = tools.host.capabilities
         kept = case.kept.start_image_id if case.kept else None
         if Capability.MOUNTS not in capabilities or (case.kept and kept is None):
             return None
@@ -615,7 +614,7 @@ async def kits_of(scorer: Scorer[Any], kits: Kits) -> tuple[Kit, ...]:
 
 def mounts_of(tools: EngineContext, kits: tuple[Kit, ...]) -> tuple[HostFolder, ...]:
     """Return the host folders of kits; raises ScorerFailed if the driver cannot show folders."""
-    capabilities, _ = tools.host.report()
+    capabilities = tools.host.capabilities
     if kits and Capability.MOUNTS not in capabilities:
         told = "this scorer needs a driver that can show folders; use the native driver"
         raise ScorerFailed(told, cause="machine")

@@ -192,7 +192,7 @@ def _first_step(scenario: Scenario) -> StepSetup | None:
 
 def require_isolation(tools: EngineContext) -> None:
     """Raise NotSupported if this driver cannot score apart from the agent that made the answer."""
-    capabilities, _ = tools.host.report()
+    capabilities = tools.host.capabilities
     needed = {Capability.ISOLATION, Capability.SNAPSHOTS, Capability.IMAGES}
     if not needed <= capabilities and not tools.host.pretends:
         raise NotSupported(

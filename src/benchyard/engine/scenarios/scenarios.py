@@ -2,7 +2,6 @@
 
 import contextlib
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any
 
 from benchyard.engine.clock import now_ms
@@ -33,22 +32,18 @@ _REMEMBERED = 512
 _KEPT = {"id", "create_time_ms", "request_hash", "revision", "status", "is_public"}
 
 
-@dataclass(frozen=True)
-class ScenarioCollections:
-    """Collections of scenarios: the present ones, and their revisions."""
-
-    current: Collection[Scenario]
-    revisions: Collection[Scenario]
-
-
 class Scenarios:
     """All scenarios of this server."""
 
     def __init__(
-        self, shelves: ScenarioCollections, scorers: CustomScorers, image_resolver: ImageResolver
+        self,
+        records: Collection[Scenario],
+        revisions: Collection[Scenario],
+        scorers: CustomScorers,
+        image_resolver: ImageResolver,
     ) -> None:
-        self.records = shelves.current
-        self._revisions = shelves.revisions
+        self.records = records
+        self._revisions = revisions
         self._frozen: OrderedDict[str, Scenario] = OrderedDict()
         self._as_it_was: OrderedDict[tuple[str, int], Scenario] = OrderedDict()
         """Cached revisions under the ids of their scenarios, as runs use them."""

@@ -8,7 +8,7 @@ from statistics import fmean
 from benchyard.reports.statistics.means import LEVEL, t_interval
 
 
-class Verdict(StrEnum):
+class GateVerdict(StrEnum):
     """The result of a gate."""
 
     PASS = "pass"  # noqa: S105 - no password
@@ -44,10 +44,10 @@ def difference_bounds(
     return Bounds(mean, max(-1.0, mean - unseen), min(1.0, mean + unseen), "none seen to differ in so many")
 
 
-def verdict(low: float, high: float, margin: float) -> Verdict:
+def verdict(low: float, high: float, margin: float) -> GateVerdict:
     """Return the verdict of an interval: whether it lies below -margin, above it, or holds it."""
     if high < -margin:
-        return Verdict.FAIL
+        return GateVerdict.FAIL
     if low > -margin:
-        return Verdict.PASS
-    return Verdict.INCONCLUSIVE
+        return GateVerdict.PASS
+    return GateVerdict.INCONCLUSIVE
