@@ -19,6 +19,7 @@ from benchyard import registry
 from benchyard.api.app import build_app
 from benchyard.api.connections import ConnectionLimits, most_connections, raise_descriptor_limit
 from benchyard.api.deps import Services
+from benchyard.api.job_reports import JobReports
 from benchyard.api.log import log_to_stderr, logger
 from benchyard.api.metrics import LeakCounts, ServerMetrics
 from benchyard.api.protocol import BoundedHttp, BoundedSocket
@@ -113,6 +114,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             reserve=Reserve(settings.data / "reserve"),
         )
         engine = await stack.enter_async_context(open_engine(tools, store, grants))
+        workers = await stack.enter_async_context(Workers())
         yield Services(
             settings=settings,
             store=store,
@@ -128,7 +130,8 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             metrics=metrics,
             leakage=LeakCounts(partial(leaks.find, settings.data)),
             ssh=await stack.enter_async_context(SshServer(settings, engine, host)),
-            workers=await stack.enter_async_context(Workers()),
+            workers=workers,
+            job_reports=JobReports(workers),
         )
 
 

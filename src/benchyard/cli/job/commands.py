@@ -126,7 +126,9 @@ COLUMNS: Mapping[str, Callable[[BenchmarkJobView], object]] = {
 }
 NARROW = Narrow(shorten=["NAME", "AGENTS"], drop=["AGE", "ID", "TRIALS"])
 _ELSEWHERE = {
+    "compare": "benchyard.cli.job.compare:compare",
     "export": "benchyard.cli.job.export:export",
+    "gate": "benchyard.cli.job.compare:gate",
     "logs": "benchyard.cli.job.logs:logs",
     "rescore": "benchyard.cli.job.rescore:rescore",
     "resume": "benchyard.cli.job.again:resume",
