@@ -48,7 +48,7 @@ def test_the_only_provider_takes_what_nobody_else_claims() -> None:
     assert choose("codex", ("openai",), "meta/llama-4") == ModelChoice("openai", "meta/llama-4")
 
 
-def test_what_is_ambiguous_is_answered_with_what_to_type() -> None:
+def test_ambiguous_model_is_refused_with_what_to_type() -> None:
     said = refused("opencode", STANDARD, "llama-4", "mine")
     assert all(f"opencode:{each}/llama-4" in said for each in (*STANDARD, "mine"))
     assert "codex:openai/claude-x" in refused("codex", ("openai",), "claude-x")

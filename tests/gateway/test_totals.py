@@ -24,7 +24,7 @@ def failed(status: int) -> Call:
     return call("small", 0, status=status, usage=None, cost_usd=None, first_byte_ms=1001)
 
 
-def test_one_unknown_price_makes_the_whole_unknown() -> None:
+def test_unknown_price_makes_the_sum_unknown() -> None:
     assert cost_of([call("m", 1), call("m", 1, cost_usd=None)]) is None
     assert cost_of([call("m", 1), call("m", 1, usage=None, cost_usd=None)]) is None
     assert cost_of([call("m", 1), failed(500)]) == 0.5

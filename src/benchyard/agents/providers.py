@@ -77,11 +77,11 @@ def _guess(agent: str, offered: Sequence[str], model: str, upstreams: Collection
         return str(likely)
     if not likely and len(offered) == 1:
         return offered[0]
-    why = f"is {likely}'s by its name" if likely else "can be anybody's"
+    why = f"belongs to {likely} by its name" if likely else "could belong to any provider"
     shown = model[:_MOST_SHOWN]
     choices = _typed(agent, [*offered, *sorted(upstreams)], shown)
     raise UsageError(
-        f"model {shown!r} {why}, and agent {agent!r} must know whom to ask; say one of: {choices}"
+        f"model {shown!r} {why}, and agent {agent!r} must know which provider to ask; write one of: {choices}"
     )
 
 

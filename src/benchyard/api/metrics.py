@@ -108,12 +108,12 @@ def host_families(
     )
     yield GaugeMetricFamily("benchyard_executions_running", "Commands that run.", activity.running)
     yield GaugeMetricFamily(
-        "benchyard_executions_queued", "Commands behind others in their named shells.", activity.queued
+        "benchyard_executions_queued", "Commands that wait for others in their named shells.", activity.queued
     )
     yield CounterMetricFamily("benchyard_executions_total", "Commands taken on.", activity.started)
     yield _by_label(
         "benchyard_leaks",
-        "What is left of devboxes that do not run, by kind; `benchyard doctor --leaks` lists it.",
+        "Leftovers of devboxes that do not run, by kind; `benchyard doctor --leaks` lists it.",
         "kind",
         leaks,
     )

@@ -1,4 +1,4 @@
-"""Calls of models as they are recorded and reported, and their totals."""
+"""Calls of models as they are recorded and reported, and what several cost."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -88,14 +88,11 @@ class HostState:
             with contextlib.suppress(OSError):
                 folder.rmdir()
             if (shells := folder / "shells").is_dir():
-                self._see_to_shells(shells)
-
-    def _see_to_shells(self, shells: Path) -> None:
-        """Remove or seal the states of shells that an earlier version left in plain text."""
-        if (shells.parent / "changes").exists():
-            seal_states(shells, self._vault)
-        else:
-            shutil.rmtree(shells, ignore_errors=True)
+                # An earlier version left the states of shells in plain text.
+                if (folder / "changes").exists():
+                    seal_states(shells, self._vault)
+                else:
+                    shutil.rmtree(shells, ignore_errors=True)
 
     def folder(self, devbox_id: str) -> Path:
         """Return the folder of a devbox."""
@@ -131,20 +128,17 @@ class HostState:
             _logger.warning("the note of devbox %s cannot be read, it counts as ended", devbox_id)
             return None
         request = dict(found["request"])
-        request["env"] = self._variables(devbox_id, request["env"])
+        try:
+            request["env"] = self._vault.open_variables(request["env"])
+        except StoreError as error:
+            # The devbox lives, and its files can still be fetched.
+            _logger.error("devbox %s goes on without its variables: %s", devbox_id, error.message)
+            request["env"] = {}
         request["network"] = Network(request["network"])
         request["limits"] = DevboxLimits(**request["limits"])
         shown = request.get("mounts", ())
         request["mounts"] = tuple(HostFolder(Path(each["source"]), each["target"]) for each in shown)
         return DevboxEntry(StartRequest(**request), found["image_id"], found["should_run"])
-
-    def _variables(self, devbox_id: str, sealed: str | dict[str, str]) -> dict[str, str]:
-        try:
-            return self._vault.open_variables(sealed)
-        except StoreError as error:
-            # The devbox lives, and its files can still be fetched.
-            _logger.error("devbox %s goes on without its variables: %s", devbox_id, error.message)
-            return {}
 
     def disk(self, devbox_id: str) -> list[Path]:
         """Return all entries in a devbox's folder that are not records of its past."""

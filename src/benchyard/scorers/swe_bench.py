@@ -167,7 +167,7 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
         answer.facts["tests"] = "graded" if grade.has_results else "no result"
         answer.facts["tests_exit_status"] = str(ran.exit_status)
         if not grade.has_results:
-            answer.told.append("the log has no results that can be believed")
+            answer.told.append("the log has no credible results")
         if grade.reason:
             answer.facts["environment"] = grade.reason
         verdict = answer.verdict(grade, ran)

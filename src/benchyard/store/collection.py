@@ -206,7 +206,7 @@ class Collection(Generic[T]):
         except IntegrityError as error:
             if "unique" not in str(error.orig).lower():
                 raise
-            raise Conflict(f"{id[:200]} cannot have the name of another", existing=True) from error
+            raise Conflict(f"{id[:200]} cannot have the same name as another", existing=True) from error
 
     async def delete(self, id: str) -> None:
         """Remove a record; raises NotFound."""

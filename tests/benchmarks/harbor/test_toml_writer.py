@@ -20,7 +20,7 @@ _VALUES = some.recursive(
 
 
 @given(some.dictionaries(_TEXTS, _VALUES, max_size=5))
-def test_what_is_written_is_read_again(data: dict[str, Any]) -> None:
+def test_written_toml_reads_back_unchanged(data: dict[str, Any]) -> None:
     assert tomllib.loads(dump(data)) == data
 
 
@@ -35,6 +35,6 @@ def test_nothing_is_written_of_what_is_none() -> None:
     assert tomllib.loads(dump(data)) == written
 
 
-def test_what_is_no_text_is_told() -> None:
-    with pytest.raises(UsageError, match="no Unicode"):
+def test_invalid_unicode_is_refused() -> None:
+    with pytest.raises(UsageError, match="not valid Unicode"):
         dump({"a": "\ud800"})

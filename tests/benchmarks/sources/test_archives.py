@@ -51,7 +51,7 @@ def test_an_archive_becomes_a_folder(tmp_path: Path, name: str, mode: str) -> No
     assert (folder / "tasks/two/file").stat().st_mode & 0o7777 == 0o755
 
 
-def test_what_is_no_archive_is_what_it_is(tmp_path: Path) -> None:
+def test_plain_folder_or_file_is_taken_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").touch()
     assert unpack(tmp_path, tmp_path / "work") == tmp_path
     assert unpack(tmp_path / "a.jsonl", tmp_path / "work") == tmp_path / "a.jsonl"
@@ -61,8 +61,8 @@ def test_what_is_no_archive_is_what_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("members", "said"),
     [
-        ([("../out", tarfile.REGTYPE, b"x")], "no path inside"),
-        ([("/tmp/out", tarfile.REGTYPE, b"x")], "no path inside"),
+        ([("../out", tarfile.REGTYPE, b"x")], "not a path inside"),
+        ([("/tmp/out", tarfile.REGTYPE, b"x")], "not a path inside"),
         ([("link", tarfile.SYMTYPE, "/etc/passwd")], "leads out"),
         ([("a/link", tarfile.SYMTYPE, "../../out")], "leads out"),
         ([("a/up", tarfile.SYMTYPE, ".."), ("out", tarfile.SYMTYPE, "a/up/../..")], "leads out"),
@@ -70,14 +70,14 @@ def test_what_is_no_archive_is_what_it_is(tmp_path: Path) -> None:
             [("a/b/up", tarfile.SYMTYPE, "../.."), ("a/b/up/out", tarfile.SYMTYPE, "../../../out")],
             "below another link",
         ),
-        ([("hard", tarfile.LNKTYPE, "../../etc/passwd")], "no path inside"),
+        ([("hard", tarfile.LNKTYPE, "../../etc/passwd")], "not a path inside"),
         ([("hard", tarfile.LNKTYPE, "lost")], "No such file"),
         ([("pipe", tarfile.FIFOTYPE, b"")], "neither a file nor a folder"),
         ([("twice", tarfile.REGTYPE, b"x"), ("twice", tarfile.REGTYPE, b"y")], "File exists"),
         ([("d", tarfile.SYMTYPE, "other"), ("d/x", tarfile.REGTYPE, b"x")], "File exists"),
     ],
 )
-def test_what_would_lead_out_is_refused(tmp_path: Path, members: list[Member], said: str) -> None:
+def test_member_that_leads_out_is_refused(tmp_path: Path, members: list[Member], said: str) -> None:
     given = tar(tmp_path / "a.tar", *members, mode="w")
     with pytest.raises(DatasetError, match=said):
         unpack(given, tmp_path / "in/work")

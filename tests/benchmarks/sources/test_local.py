@@ -56,7 +56,7 @@ def test_of_several_candidates_none_is_guessed(tmp_path: Path) -> None:
         local_copies.files_in_copy(ONE, copy(tmp_path, "a.jsonl", "b.jsonl"))
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"lacks tasks\.jsonl; of data there is: papers\.jsonl"):
         local_copies.files_in_copy(TWO, copy(tmp_path, "papers.jsonl"))
     with pytest.raises(DatasetError, match="no data file in it"):

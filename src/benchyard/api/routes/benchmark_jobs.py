@@ -192,5 +192,5 @@ def _states(status: str) -> list[str]:
     wanted = [each.strip().lower() for each in status.split(",") if each.strip()]
     for each in wanted:
         if each not in known:
-            raise UsageError(f"no state {each[:50]!r}; there are: {', '.join(known)}", field="status")
+            raise UsageError(f"unknown state {each[:50]!r}; known are: {', '.join(known)}", field="status")
     return wanted

@@ -9,13 +9,13 @@ from benchyard.errors import UsageError
 
 
 def dump(data: Mapping[str, Any]) -> str:
-    """Return a document, without the values that are None; raises UsageError for text that is no Unicode."""
+    """Return a document, without the values that are None; raises UsageError for invalid Unicode."""
     written = tomli_w.dumps(_given(data))
     try:
         written.encode()
     except UnicodeEncodeError as error:
         near = written[max(0, error.start - 40) : error.end + 40]
-        raise UsageError(f"a text that is no Unicode cannot be written as TOML: {near!r}") from error
+        raise UsageError(f"a text that is not valid Unicode cannot be written as TOML: {near!r}") from error
     return written
 
 

@@ -107,7 +107,9 @@ def unpack(given: Path, work: Path) -> Path:
         with tarfile.open(given, "r|*") as tar:
             _Unpacking(folder, given).all(tar)
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DatasetError(f"{given}: this is no tar, or half-downloaded: {error}; get it again") from error
+        raise DatasetError(
+            f"{given}: this is not a tar archive, or it is half-downloaded: {error}; get it again"
+        ) from error
     except OSError as error:
         raise DatasetError(f"{error.filename or given}: {error.strerror or error}") from error
     return folder

@@ -1,15 +1,12 @@
 """Verbs of `benchyard benchmark` that read or write files, or try scenarios."""
 
-import random
 import shlex
 from pathlib import Path
 from typing import Any
 
 import click
 
-from benchyard.benchmarks.files import benchmark_file
 from benchyard.benchmarks.files.benchmark_file import NAME
-from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.benchmarks.files.writer import FolderContents, slug
 from benchyard.cli.benchmark import validation
 from benchyard.cli.benchmark.progress import TERMINAL
@@ -22,16 +19,7 @@ from benchyard.cli.benchmark.scenario_files import (
 from benchyard.cli.connection import connect
 from benchyard.cli.options import IntRange
 from benchyard.cli.render import echo_sentence, output_option, show, wrap_details
-from benchyard.client.benchmark_files import benchmark_import, task_export
-from benchyard.client.benchmark_files.folders import (
-    check_folder_is_free,
-    pull_benchmark,
-    push_benchmark,
-    scenario_id_of,
-)
-from benchyard.client.client import Client
-from benchyard.client.lookup import check_path_exists, find_benchmark
-from benchyard.client.validation import ValidationTarget, target_of_draft
+from benchyard.client.benchmark_files.folders import check_folder_is_free
 from benchyard.models.job_plans import count_text
 
 _FIRST = "first-task"
@@ -67,9 +55,8 @@ def push(folder: Path, dry_run: bool, output: str) -> None:
       benchyard benchmark push my-benchmark --dry-run
       benchyard benchmark push my-benchmark
     """
-    draft = benchmark_file.read_benchmark(folder)
     with connect() as client:
-        pushed = push_benchmark(client, draft, dry_run=dry_run, progress=TERMINAL)
+        pushed = client.benchmarks.push(folder, dry_run=dry_run, progress=TERMINAL)
     *scenarios, last = pushed
     data = {**last.data(), "scenarios": [each.data() for each in scenarios]}
     show(data, output, "\n".join(wrap_details(line for each in pushed for line in each.lines())))
@@ -87,9 +74,9 @@ def pull(given: str, folder: Path, force: bool) -> None:
     """
     check_folder_is_free(folder, force=force)
     with connect() as client:
-        view = find_benchmark(client, given)
-        count = pull_benchmark(client, view, folder)
-    folders = count_text(count, "folder")
+        pulled = client.benchmarks.pull(given, folder, force=force)
+    view = pulled.benchmark
+    folders = count_text(pulled.folders, "folder")
     echo_sentence(f"{folder / NAME}  {view.id}, revision {view.revision}, with {folders} of scenarios")
 
 
@@ -110,7 +97,7 @@ def export(given: str, folder: Path, private: bool, force: bool, output: str) ->
     """
     check_folder_is_free(folder, force=force)
     with connect() as client:
-        done = task_export.export_benchmark(client, find_benchmark(client, given), folder, private=private)
+        done = client.benchmarks.export(given, folder, private=private, force=force)
     show(done.data(), output, "\n".join(done.lines()))
 
 
@@ -161,9 +148,7 @@ def import_(output: str, **options: Any) -> None:
       benchyard benchmark import https://example.com/team/tasks.git@v2
     """
     with connect() as client:
-        done = benchmark_import.import_benchmark(
-            client, benchmark_import.BenchmarkImport(**options, progress=TERMINAL)
-        )
+        done = client.benchmarks.import_(**options, progress=TERMINAL)
     show(done.data(), output, "\n".join(done.lines()))
 
 
@@ -179,9 +164,7 @@ def import_(output: str, **options: Any) -> None:
     "--seed", type=int, default=0, show_default=True, help="Seed of the random choice that --sample makes."
 )
 @output_option
-def validate(
-    given: str, sample: int | None, seed: int, record: bool | None, output: str, **options: Any
-) -> None:
+def validate(given: str, sample: int | None, seed: int, output: str, **options: Any) -> None:
     """Validate the scenarios of a benchmark: the reference scores 1, doing nothing 0, and twice the same.
 
     Environments that cannot be built here are named with the reason. The strictest isolation that works is
@@ -193,22 +176,7 @@ def validate(
       benchyard benchmark validate terminal-bench-2 --sample 5 --record
       benchyard benchmark validate my-benchmark/ --concurrency 8
     """
+    wanted = validation.validation_options(**options)
     with connect() as client:
-        wanted = _targets(client, given)
-    if sample is not None and sample < len(wanted):
-        wanted = random.Random(seed).sample(wanted, sample)  # noqa: S311  it chooses what is tried
-    validation.run_validation(wanted, validation.options_from(**options), output, record=record)
-
-
-def _targets(client: Client, given: str) -> list[ValidationTarget]:
-    check_path_exists(given)
-    if not (Path(given) / NAME).exists():
-        view = find_benchmark(client, given)
-        return [ValidationTarget(each) for each in client.benchmarks.definitions(view.id, limit=100)]
-    found = []
-    for each in benchmark_file.read_benchmark(Path(given)).scenarios:
-        if isinstance(each, ScenarioDraft):
-            found.append(target_of_draft(client, each, TERMINAL))
-        else:
-            found.append(ValidationTarget(client.scenarios.retrieve(scenario_id_of(client, each))))
-    return found
+        results = client.benchmarks.validate(given, sample=sample, seed=seed, **wanted)
+    validation.show_validation(results, output)

@@ -4,28 +4,19 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from benchyard.benchmarks import builtin_benchmarks
-from benchyard.benchmarks.files import scenario_draft
 from benchyard.benchmarks.files.scenario_file import NAME
 from benchyard.benchmarks.files.writer import dump_yaml, slug
 from benchyard.cli.benchmark import validation
 from benchyard.cli.benchmark.progress import TERMINAL
 from benchyard.cli.connection import connect
 from benchyard.cli.render import echo_sentence, output_option, show, wrap_details
-from benchyard.client.benchmark_files import task_export
-from benchyard.client.benchmark_files.folders import (
-    check_folder_is_free,
-    pull_scenario,
-    push_scenario,
-    write_snapshot_scenario,
-)
-from benchyard.client.client import Client
-from benchyard.client.lookup import check_path_exists, find_scenario, find_snapshot_id
-from benchyard.client.validation import ValidationTarget, target_of_draft
-from benchyard.errors import UsageError
+from benchyard.client.benchmark_files.folders import check_folder_is_free, write_snapshot_scenario
+from benchyard.client.lookup import find_snapshot_id
 
 folder_argument = click.argument(
     "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR"
@@ -71,9 +62,8 @@ def push(folder: Path, dry_run: bool, output: str) -> None:
       benchyard scenario push my-task --dry-run
       benchyard scenario push my-task
     """
-    draft = scenario_draft.read_scenario(folder)
     with connect() as client:
-        pushed = push_scenario(client, draft, dry_run=dry_run, progress=TERMINAL)
+        pushed = client.scenarios.push(folder, dry_run=dry_run, progress=TERMINAL)
     show(pushed.data(), output, "\n".join(wrap_details(pushed.lines())))
 
 
@@ -90,8 +80,7 @@ def pull(given: str, folder: Path, force: bool) -> None:
     """
     check_folder_is_free(folder, force=force)
     with connect() as client:
-        view = find_scenario(client, given)
-        pull_scenario(client, view, folder)
+        view = client.scenarios.pull(given, folder, force=force)
     echo_sentence(f"{folder / NAME}  {view.id}, revision {view.revision}")
 
 
@@ -110,7 +99,7 @@ def export(given: str, folder: Path, private: bool, force: bool, output: str) ->
     """
     check_folder_is_free(folder, force=force)
     with connect() as client:
-        done = task_export.export_scenario(client, find_scenario(client, given), folder, private=private)
+        done = client.scenarios.export(given, folder, private=private, force=force)
     show(done.data(), output, "\n".join(done.lines()))
 
 
@@ -118,15 +107,7 @@ def export(given: str, folder: Path, private: bool, force: bool, output: str) ->
 @click.argument("given", nargs=-1, required=True, metavar="ID|NAME|PATH...")
 @validation.validate_options
 @output_option
-def validate(
-    given: Sequence[str],
-    env: Sequence[str],
-    secrets: Sequence[str],
-    concurrency: int,
-    timeout: float,
-    record: bool | None,
-    output: str,
-) -> None:
+def validate(given: Sequence[str], output: str, **options: Any) -> None:
     """Show that scenarios can be solved, and not by doing nothing.
 
     The reference output must score 1.0, doing nothing `nop_score` (0 by default), each twice with the
@@ -138,10 +119,10 @@ def validate(
       benchyard scenario validate my-task/
       benchyard scenario validate quickstart/fix-a-bug -o json
     """
-    options = validation.options_from(env, secrets, concurrency, timeout)
+    wanted = validation.validation_options(**options)
     with connect() as client:
-        wanted = [_target(client, each) for each in given]
-    validation.run_validation(wanted, options, output, record=record)
+        results = client.scenarios.validate(*given, **wanted)
+    validation.show_validation(results, output)
 
 
 @click.command("from-snapshot")
@@ -172,13 +153,3 @@ def write_template(folder: Path) -> None:
     file = folder / NAME
     name = dump_yaml(slug(folder.resolve().name)).removesuffix("...\n").strip()
     file.write_text(file.read_text().replace("name: NAME", f"name: {name}", 1))
-
-
-def _target(client: Client, given: str) -> ValidationTarget:
-    path = Path(given)
-    if (path / NAME).exists():
-        return target_of_draft(client, scenario_draft.read_scenario(path), TERMINAL)
-    check_path_exists(given)
-    if path.is_dir() and "/" in given:
-        raise UsageError(f"{given} has no {NAME}; `benchyard scenario new` makes a folder that has one")
-    return ValidationTarget(find_scenario(client, given))

@@ -124,7 +124,7 @@ COLUMNS: Mapping[str, Callable[[BenchmarkJobView], object]] = {
     "MEAN": lambda view: _means(view),
     "AGE": lambda view: age(view.create_time_ms),
 }
-NARROW = Narrow(shorten=["NAME"], drop=["AGENTS", "AGE", "TRIALS"])
+NARROW = Narrow(shorten=["NAME", "AGENTS"], drop=["AGE", "ID", "TRIALS"])
 _ELSEWHERE = {
     "export": "benchyard.cli.job.export:export",
     "logs": "benchyard.cli.job.logs:logs",
@@ -203,7 +203,7 @@ def _states(given: str | None) -> set[str]:
     known = {state.value for state in JobState}
     if found - known:
         raise UsageError(
-            f"{', '.join(sorted(found - known))} is no state; known are {', '.join(sorted(known))}"
+            f"{', '.join(sorted(found - known))} is not a state; known are {', '.join(sorted(known))}"
         )
     return found
 

@@ -135,7 +135,7 @@ class Jobs:
             id_from_bytes(BENCHMARK_RUN_PREFIX, seed("job-runs", f"{job.id}/{agent}"))
             for agent in range(len(job.spec.agent_configs))
         ]
-        job, is_new = await self._job_store.add_job(job.model_copy(update={"benchmark_run_ids": runs}))
+        job, is_new = await self.records.insert_once(job.model_copy(update={"benchmark_run_ids": runs}))
         if is_new:
             self._plan(job)
         return job
