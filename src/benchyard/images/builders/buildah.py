@@ -165,7 +165,11 @@ class BuildahBuilder(EngineBuilder):
         with self._group(recipe) as group:
             status = await self._tool.run(await self._call(attempt, group), attempt.output.line)
             if status != 0 and group.ran_out_of_memory():
-                raise _out_of_memory(recipe)
+                raise BuildFailed(
+                    f"the build used up its memory of {recipe.limits.memory_bytes} bytes: allow it more, or "
+                    "let it do less at once",
+                    "out_of_memory",
+                )
         if status != 0:
             step = BuildSteps(attempt.plan.dockerfile, attempt.changes).find(attempt.output.step)
             raise build_error(failure_from_buildah(attempt.output, status), step, attempt.context)
@@ -209,8 +213,3 @@ class BuildahBuilder(EngineBuilder):
         if self._tool.storage.has_containers():
             async with self._scratch() as scratch:
                 await self._tool.run(BuildahCall(["rm", "--all"], scratch), lambda line: None)
-
-
-def _out_of_memory(recipe: BuildRecipe) -> BuildFailed:
-    used_up = f"the build used up its memory of {recipe.limits.memory_bytes} bytes"
-    return BuildFailed(f"{used_up}: allow it more, or let it do less at once", "out_of_memory")
