@@ -171,8 +171,14 @@ async def provision(context: TrialContext) -> None:
 
 async def _begin_run(context: TrialContext, run_id: str) -> ScenarioRun:
     """Begin a new run; a refused run leaves no record."""
+    environment = context.config.agent_environment
     try:
-        await _check_secrets(context)
+        try:
+            for name in ((environment and environment.secrets) or {}).values():
+                await retry_store(context.tools.secrets.value, name)
+        except NotFound as error:
+            # Deleted since the job began, which is not the scenario's failure.
+            raise TrialFailed("infrastructure", "SecretGone", error.message) from error
         await _build(context)
         return await run_to_end(retry_store(context.runs.begin, Caller(run_id), _start(context)))
     except BuildFailed as error:
@@ -198,16 +204,6 @@ async def _build(context: TrialContext) -> None:
     finally:
         context.note(activity=None, preparing_ms=max(0, now_ms() - begun))
     context.job_store.soon(context.trial)
-
-
-async def _check_secrets(context: TrialContext) -> None:
-    """Raise TrialFailed for a secret deleted since the job began, which is not the scenario's failure."""
-    environment = context.config.agent_environment
-    try:
-        for name in ((environment and environment.secrets) or {}).values():
-            await retry_store(context.tools.secrets.value, name)
-    except NotFound as error:
-        raise TrialFailed("infrastructure", "SecretGone", error.message) from error
 
 
 async def _recall(context: TrialContext) -> None:
