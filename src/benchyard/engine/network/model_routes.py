@@ -149,7 +149,7 @@ class ModelKeys:
         _refuse_open_keys(agent, variables | {OAUTH_VARIABLE}, environment or AgentEnvironment())
 
     async def upstream(self, route: ModelRoute, url: str | None = None) -> Upstream:
-        """Return the upstream of a route, with its key; raises NotFound if the key is gone. `url` is a job's."""
+        """Return the upstream of a route, with its key; raises NotFound if the key is gone."""
         key = await self.secrets.value(route.secret) if route.secret else None
         return self._upstreams.make(route.provider, key, route.variable, url)
 
