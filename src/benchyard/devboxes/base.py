@@ -532,7 +532,7 @@ class Driver(ABC):
     def report(self) -> DriverReport:
         """Return what works on this machine and what does not."""
         absent = sorted(set(Capability) - self.capabilities)
-        return DriverReport(missing={name.value: "this driver does not have it" for name in absent})
+        return DriverReport(missing={name.value: "this driver does not support it" for name in absent})
 
     @abstractmethod
     async def start(self, spec: DevboxSpec) -> None:

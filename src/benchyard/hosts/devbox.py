@@ -95,9 +95,11 @@ class HostDevbox:
         self.require_running()
         shells.check(request.command, request.argv, request.cwd)
         if request.argv is not None and request.shell_name is not None:
-            raise UsageError("a program that is run as it is has no shell: give `argv` or `shell_name`")
+            raise UsageError("`argv` runs a program without a shell: give `argv` or `shell_name`, not both")
         if request.strict and request.pty is not None:
-            raise UsageError("a command on a terminal cannot be strict: its end is not told from its output")
+            raise UsageError(
+                "a command on a terminal cannot be strict: its end cannot be told apart from its output"
+            )
         execution, is_new = self.executions.add(request)
         if not is_new:
             return execution

@@ -445,7 +445,7 @@ class DevboxGrading:
         try:
             return await self._driver.inside.make_folders(devbox_id, folders)
         except (DevboxError, StillWaiting) as error:
-            _log.info("folders of devbox %s are left to its shell: %s", devbox_id, error)
+            _log.info("folders of devbox %s are made by its shell instead: %s", devbox_id, error)
             return False
 
     async def files(
@@ -456,7 +456,7 @@ class DevboxGrading:
         try:
             return await self._driver.inside.files(devbox_id, folder, user, newer_than, most)
         except (DevboxError, StillWaiting) as error:
-            _log.info("files of devbox %s are left to its shell: %s", devbox_id, error)
+            _log.info("files of devbox %s are listed by its shell instead: %s", devbox_id, error)
             return None
 
     async def answer_image(

@@ -102,7 +102,7 @@ class HostEvents:
             self._queue.put_nowait(event)
         except asyncio.QueueFull:
             # Events are hints: a reader that is this far behind looks at the state anyway.
-            _logger.warning("an event was dropped because nobody reads them: %s", event)
+            _logger.warning("an event was dropped because its reader is too far behind: %s", event)
 
     async def next(self) -> Event:
         """Wait for the next event."""
@@ -333,7 +333,7 @@ class Host:
             self._journal.write(devbox.entry)
         except OSError as error:
             # The next host looks for it once more, and does not find it.
-            _logger.warning("it is not noted that devbox %s has ended: %s", devbox.spec.id, error)
+            _logger.warning("the end of devbox %s is not recorded: %s", devbox.spec.id, error)
         await devbox.end(reason)
         self._remember(devbox.spec.id)
 

@@ -34,8 +34,8 @@ def check_name(name: str) -> str:
     return name
 
 
-def write_atomically(path: str, data: bytes) -> None:
-    """Write a small JSON file so that no reader sees half of it, even if the writer is killed."""
+def _write_atomically(path: str, data: bytes) -> None:
+    """Write a small file so that no reader sees half of it, even if the writer is killed."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(descriptor).st_size
@@ -112,10 +112,10 @@ class HostState:
         request["mounts"] = [vars(each) for each in entry.request.mounts]
         noted = _ENCODER.encode({**vars(entry), "request": request}).encode()
         try:
-            write_atomically(f"{folder}/request.json", noted)
+            _write_atomically(f"{folder}/request.json", noted)
         except FileNotFoundError:
             os.mkdir(folder, 0o700)  # noqa: PTH102  (done for every devbox)
-            write_atomically(f"{folder}/request.json", noted)
+            _write_atomically(f"{folder}/request.json", noted)
 
     def read(self, devbox_id: str) -> DevboxEntry | None:
         """Return the note about a devbox; None if there is none."""

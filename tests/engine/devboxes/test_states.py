@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 
 from benchyard.engine.devboxes.states import ENDED, NEXT, Move, record_after_move
@@ -30,18 +32,17 @@ def test_a_devbox_walks_from_provisioning_to_shutdown() -> None:
 
 
 @pytest.mark.parametrize("status", list(S))
-@pytest.mark.parametrize("wanted", list(S))
-def test_only_what_the_table_allows_can_happen(status: DevboxStatus, wanted: DevboxStatus) -> None:
-    if wanted in NEXT[status]:
-        assert record_after_move(devbox(status), Move(wanted), 1).status is wanted
-    else:
-        with pytest.raises(Conflict):
-            record_after_move(devbox(status), Move(wanted), 1)
+def test_only_what_the_table_allows_can_happen(status: DevboxStatus) -> None:
+    allowed = []
+    for wanted in S:
+        with contextlib.suppress(Conflict):
+            assert record_after_move(devbox(status), Move(wanted), 1).status is wanted
+            allowed.append(wanted)
+    assert set(allowed) == NEXT[status]
 
 
-@pytest.mark.parametrize("status", [each for each in S if each not in ENDED])
-def test_every_live_devbox_can_be_ended(status: DevboxStatus) -> None:
-    assert NEXT[status] >= ENDED
+def test_every_live_devbox_can_be_ended() -> None:
+    assert [status for status in S if status not in ENDED and not NEXT[status] >= ENDED] == []
 
 
 def test_mounts_are_dropped_once_they_are_not_needed() -> None:

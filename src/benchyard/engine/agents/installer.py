@@ -131,7 +131,7 @@ def use_loader(program: Path, loader: str) -> None:
         raise InstallFailed(f"its package has no program {program.name!r} where it was expected")
     with program.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
         if content[: len(elf.MAGIC)] != elf.MAGIC:
-            raise InstallFailed(f"{program.name!r} of its package is no program for this machine")
+            raise InstallFailed(f"{program.name!r} of its package is not a program for this machine")
         place = elf.loader_place(content)
         if place is None:
             return

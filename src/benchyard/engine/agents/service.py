@@ -105,9 +105,11 @@ class AgentRecords:
         if request.name in catalog.names():
             raise UsageError(f"{request.name!r} comes with the server; choose another name", field="name")
         if request.version == LATEST:
-            raise UsageError(f"{LATEST!r} is the newest of all versions, and no version", field="version")
+            raise UsageError(
+                f"{LATEST!r} means the newest version, and cannot be a version itself", field="version"
+            )
         if "@" in request.name[1:]:
-            raise UsageError("a name has no `@` in it; give `version` apart from it", field="name")
+            raise UsageError("a name has no `@` in it; give `version` separately", field="name")
         if request.source and request.source.object:
             await self._objects.content(request.source.object.object_id)
         if not request.source and f"{{{FOLDER_NAME}}}" in (request.run_command or ""):
@@ -120,7 +122,7 @@ class AgentRecords:
     async def delete(self, id: str) -> None:
         """Delete an agent; devboxes that show it go on. Raises Forbidden for public agents."""
         if (await self.records.get(id)).is_public:
-            raise Forbidden(f"agent {id} comes with the server and stays")
+            raise Forbidden(f"agent {id} comes with the server and cannot be deleted")
         await self.records.delete(id)
 
     async def page(self, query: Query, version: str | None) -> Page[RegisteredAgent]:
@@ -407,7 +409,7 @@ class Agents:
     def _require_mounts(self) -> None:
         if Capability.MOUNTS not in self._tools.host.capabilities:
             raise NotSupported(
-                "agents are shown in devboxes, which this driver cannot; use the native driver"
+                "agents are mounted in devboxes, which this driver cannot do; use the native driver"
             )
 
 
@@ -418,4 +420,6 @@ def check_mount(mount: AgentMount) -> None:
         raise UsageError(f"agent_path must be a plain absolute path, not {path[:200]!r}", field="agent_path")
     token = mount.auth_token or ""
     if len(token) > MAX_TOKEN_CHARACTERS or "\0" in token:
-        raise UsageError(f"a token may have {MAX_TOKEN_CHARACTERS} characters, no NUL", field="auth_token")
+        raise UsageError(
+            f"a token has at most {MAX_TOKEN_CHARACTERS} characters, and no NUL", field="auth_token"
+        )

@@ -281,7 +281,8 @@ async def _remember_start(tools: EngineContext, devbox: Devbox, user: str) -> No
     await retry_store(
         tools.live_devboxes.change, devbox.id, lambda record: record.model_copy(update={"purpose": purpose})
     )
-    await tools.host.rooms.mark(devbox.id)
+    if not purpose.is_marked_later:
+        await tools.host.rooms.mark(devbox.id)
     if devbox.purpose.keeps_start:
         await tools.host.snapshot(devbox.id, devbox.id + PRISTINE, SCORING_KIND)
 
@@ -309,7 +310,9 @@ async def _write_file(tools: EngineContext, devbox: Devbox, command: str) -> boo
             return False
         await write_content(descriptor, file.path, file.content)
     except (UsageError, NotFound, DevboxError) as error:
-        tools.note(devbox.id, "setup_commands", f"{file.path} is left to a command: {error.message}")
+        tools.note(
+            devbox.id, "setup_commands", f"{file.path} is written by a command instead: {error.message}"
+        )
         return False
     tools.note(devbox.id, "setup_commands", f"wrote {file.path}")
     return True

@@ -183,7 +183,7 @@ def _check_name_characters(value: str) -> str:
 
 def _check_text(value: str) -> str:
     if "\0" in value or any(0xD800 <= ord(character) <= 0xDFFF for character in value):
-        raise ValueError("this is no text that a program could be given")
+        raise ValueError("this text cannot be passed to a program")
     return value
 
 

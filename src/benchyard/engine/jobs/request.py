@@ -102,7 +102,7 @@ async def filter_scenarios(
         told = await call(_ANSWER, content, limits=_LIMITS)
     except WorkerFailed:
         first = next((one.text for group in wanted for one in group), next(iter([*include, *exclude]), ""))
-        return [], f"to look for {first[:200]!r} takes too long here; write simpler conditions, or fewer"
+        return [], f"searching for {first[:200]!r} takes too long here; write simpler conditions, or fewer"
     return [scenarios[place] for place in told.get("chosen", [])], told.get("problem")
 
 

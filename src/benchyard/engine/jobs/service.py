@@ -218,6 +218,10 @@ class Jobs:
             return trials
         return [each if each.has_ended else canceled_trial(each, _NEVER) for each in trials]
 
+    async def write_trials(self, job_id: str, descriptor: int) -> None:
+        """Append all trials of a job to a file as they are stored, a line of JSON each."""
+        await self._job_store.trials.write_bodies({"parent": job_id}, descriptor)
+
     async def trial(self, id: str) -> Trial:
         """Return a trial of any job by its id; raises NotFound."""
         return await self._job_store.trials.get(id)

@@ -81,7 +81,7 @@ class ModelSpending:
         try:
             await self._keep(run_id, grant_id, trajectory)
         except (BenchyardError, OSError) as error:
-            _log.warning("scenario run %s: what its model said is not kept: %s", run_id, error)
+            _log.warning("scenario run %s: its model calls are not kept: %s", run_id, error)
         return spent
 
     def next_number(self, run: ScenarioRun, after: int) -> int:
@@ -217,7 +217,7 @@ class RunGateways:
         try:
             return await self.settle(run)
         except BenchyardError as error:
-            _log.warning("scenario run %s: its way to models could not be closed: %s", run.id, error)
+            _log.warning("scenario run %s: its access to models could not be closed: %s", run.id, error)
             return run
 
     async def take_up(self, unfinished: Iterable[ScenarioRun]) -> None:
@@ -230,7 +230,7 @@ class RunGateways:
                 if devbox.status is DevboxStatus.RUNNING:
                     await self._let_in(run)
             except BenchyardError as error:
-                _log.warning("scenario run %s: its way to models is not open again: %s", run.id, error)
+                _log.warning("scenario run %s: its access to models is not open again: %s", run.id, error)
         for grant_id in self._grants.left(_PREFIX):
             left = await self._runs.find(grant_id.removeprefix(_PREFIX))
             if left is not None and left.state in ENDED_RUNS:
@@ -242,10 +242,12 @@ class RunGateways:
         Raises Unauthorized without the run's token, Conflict if its access is not open.
         """
         if token is None or not hmac.compare_digest(token.encode(), self._token(run_id).encode()):
-            raise Unauthorized("this token opens no models of this run; open_gateway tells which one does")
+            raise Unauthorized(
+                "this token gives no access to models of this run; open_gateway returns the one that does"
+            )
         run = await self._runs.get(run_id)
         if run.gateway is None or not run.gateway.is_open:
-            raise Conflict(f"the way of scenario run {run_id} to models is closed; open_gateway opens it")
+            raise Conflict(f"scenario run {run_id} has no access to models now; open_gateway gives it")
         return await self._grants.connect(run.devbox_id)
 
     async def _let_in(self, run: ScenarioRun) -> None:
@@ -316,7 +318,7 @@ def grant_id_of(run_id: str) -> str:
 
 def _require_open(run: ScenarioRun) -> None:
     if TRIAL_KEY in run.metadata:
-        raise Conflict(f"scenario run {run.id} belongs to a job, whose agent has its own way to models")
+        raise Conflict(f"scenario run {run.id} belongs to a job, whose agent has its own access to models")
     if run.state in ENDED_RUNS:
         raise Conflict(f"scenario run {run.id} is {run.state}; start another")
     if run.state is RunState.SCORING:

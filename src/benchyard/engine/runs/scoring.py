@@ -336,7 +336,7 @@ class Scoring:
                 and await CleanRoom(context, RoomImages(context.case.image_id), 0).has_sound_machine()
             ):
                 raise
-            raise ScorerFailed(f"what was left could not be made ready: {error.message}") from error
+            raise ScorerFailed(f"the final state could not be prepared: {error.message}") from error
 
     async def _images(self, context: RoomContext, isolation: Isolation) -> RoomImages:
         """Return the images of rooms: the whole disk, or its graded part on top of the start."""
@@ -359,7 +359,7 @@ class Scoring:
             made += _RESTORED
             for line in restored.refused:
                 if any(line.startswith(f"{path}: ") for path in kept):
-                    raise ScorerFailed(f"what is no part of the answer could not be put back: {line}")
+                    raise ScorerFailed(f"files outside of the answer could not be restored: {line}")
         return RoomImages(made, base)
 
     async def _inside(self, context: RoomContext) -> list[ScorerResult]:

@@ -12,6 +12,7 @@ from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.runs.scoring import Scoring
 from benchyard.errors import NotFound, NotSupported, ScorerFailed, UsageError
 from benchyard.models.devboxes import Devbox, DevboxPurpose, DevboxRequest
+from benchyard.models.jobs import TRIAL_KEY
 from benchyard.models.launch import AgentMount, CodeMount, LaunchParameters, Mount
 from benchyard.models.runs import BenchmarkRun, RunProfile, ScenarioRunRequest
 from benchyard.models.scenarios import Scenario, ScenarioEnvironment
@@ -161,6 +162,7 @@ class RunStarter:
             scoring_network=scenario.scoring_network or None,
             first_step=scenario.steps[0].preparation(scenario.attachments) if scenario.steps else None,
             refuses_tracing=isolation == "live" and not scenario.scoring_tracing,
+            is_marked_later=TRIAL_KEY in start.metadata,
         )
         wanted = devbox_request(scenario, start.profile, start.metadata)
         made_for = Caller(id_from_bytes("dbx_", seed), asked.request_hash, run_id=asked.id, purpose=purpose)
@@ -191,6 +193,6 @@ def require_isolation(tools: EngineContext) -> None:
     needed = {Capability.ISOLATION, Capability.SNAPSHOTS, Capability.IMAGES}
     if not needed <= tools.host.capabilities and not tools.host.pretends:
         raise NotSupported(
-            "scenarios cannot be scored with this server's driver, whose devboxes have no walls; start the "
-            "server with --driver native or --driver container"
+            "scenarios cannot be scored with this server's driver, whose devboxes are not isolated; start "
+            "the server with --driver native or --driver container"
         )

@@ -59,7 +59,7 @@ def _find(
     store: ImageStore, folder: Path, trees: Trees, groups: BuildGroups | None, wanted: BuilderChoice
 ) -> Builder:
     if wanted.kind not in KINDS:
-        raise UsageError(f"{wanted.kind!r} is no builder: choose one of {', '.join(KINDS)}")
+        raise UsageError(f"{wanted.kind!r} is not a builder: choose one of {', '.join(KINDS)}")
     program = find_buildah() if wanted.kind != "docker" else None
     if program is not None:
         return BuildahBuilder(store, folder / "builder", trees, Aliases(folder), groups, program)
