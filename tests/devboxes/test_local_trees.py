@@ -141,3 +141,38 @@ def test_long_work_in_a_child_process_has_the_same_result(tmp_path: Path, *, is_
     assert not tree.exists()
     wanted = ["usage", "compare", "remove_slowly"] if is_long else []
     assert [each["call"] for each in children] == wanted
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="these are the trees of root")
+def test_many_files_are_walked_apart_from_the_start_and_remains_without_a_thread(tmp_path: Path) -> None:
+    tree, children = tmp_path / "tree", list[str]()
+    tree.mkdir()
+
+    class Noted(ZygoteProcess):
+        async def ask(self, message: dict[str, Any], *rest: Any) -> Any:
+            children.append(message["call"])
+            return await super().ask(message, *rest)
+
+    async def run() -> None:
+        zygote = Noted(tmp_path)
+        trees = RootTrees(zygote, moment=60.0)
+        try:
+            for number in range(300):
+                (tree / str(number)).touch()
+            assert (await trees.usage(tree))[1] == 300
+            assert children == []
+            assert (await trees.usage(tree, 1024**3))[1] == 300
+            await trees.remove(tree)
+            assert children == ["usage", "remove_slowly"]
+            (tmp_path / "empty").mkdir()
+            (tmp_path / "link").symlink_to(tmp_path / "empty")
+            for name in ("link", "empty", "missing"):
+                await trees.remove(tmp_path / name)
+        finally:
+            zygote.close()
+
+    asyncio.run(run())
+    assert not tree.exists()
+    assert not (tmp_path / "link").is_symlink()
+    assert not (tmp_path / "empty").exists()
+    assert len(children) == 2

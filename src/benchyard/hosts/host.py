@@ -3,15 +3,17 @@
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from benchyard.devboxes.base import (
+    MOST_OPENED,
     Capability,
     Control,
     DevboxEnded,
@@ -154,6 +156,14 @@ __all__ = ["ExecRequest", "ExecutionState", "Host", "StartRequest"]
 _REMEMBERED = 256
 """Number of ended devboxes kept in memory; the others are read from their folders again."""
 _LOOK_AGAIN_SECONDS = 1.0
+
+
+def kept_file(path: str, reader: str, *, program: bool = False) -> OpenFile:
+    """Return how to open a new file of root's that only the group of `reader` may read beside root."""
+    # The group of root may have members that the work has added.
+    mode = 0o600 if reader == "root" else 0o640
+    mode |= 0o110 if program else 0
+    return OpenFile(path, write=True, mode=mode, fresh=True, group_of=reader)
 
 
 class Host:
@@ -491,17 +501,29 @@ class Host:
         """Return a descriptor to write a file of the devbox, not truncated; the caller closes it."""
         return await self._open(devbox_id, OpenFile(path, "", write=True, mode=mode, truncate=False))
 
+    async def open_all(self, devbox_id: str, requests: Sequence[OpenFile]) -> list[int]:
+        """Return descriptors of files to write, for one user; the caller closes them.
+
+        If one of the files cannot be opened, none stays open; some may have been made.
+        """
+        self._devbox(devbox_id).require_running()
+        opened: list[int] = []
+        try:
+            for at in range(0, len(requests), MOST_OPENED):
+                opened += await self._driver.open_files(devbox_id, requests[at : at + MOST_OPENED])
+        except BaseException:
+            for descriptor in opened:
+                os.close(descriptor)
+            raise
+        return opened
+
     async def open_fresh(self, devbox_id: str, path: str, user: str | None = None, mode: int = 0o644) -> int:
         """Return a descriptor to write a new file in the place of any of that name; the caller closes it."""
         return await self._open(devbox_id, OpenFile(path, user or "", write=True, mode=mode, fresh=True))
 
     async def open_kept(self, devbox_id: str, path: str, reader: str, *, program: bool = False) -> int:
         """Do as `open_fresh`, for a file of root's that only the group of `reader` may read beside root."""
-        # The group of root may have members that the work has added.
-        mode = 0o600 if reader == "root" else 0o640
-        mode |= 0o110 if program else 0
-        request = OpenFile(path, write=True, mode=mode, fresh=True, group_of=reader)
-        return await self._open(devbox_id, request)
+        return await self._open(devbox_id, kept_file(path, reader, program=program))
 
     async def _open(self, devbox_id: str, request: OpenFile) -> int:
         devbox = self._devbox(devbox_id)

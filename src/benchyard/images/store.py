@@ -274,7 +274,7 @@ class ImageStore:
             raise NotFound(f"there is no image {image_id[:200]!r}: see `benchyard image list`")
         if image_id == HOST_IMAGE:
             raise Conflict("the default image cannot be removed")
-        await asyncio.to_thread((self._records / f"{image_id}.json").unlink, missing_ok=True)
+        (self._records / f"{image_id}.json").unlink(missing_ok=True)
         await self._sweep(self._drop(image_id))
 
     def hold(self, image: Image, holder: str) -> None:
@@ -383,6 +383,7 @@ class ImageStore:
         own = image.layers if image.parent is None else image.layers[:1]
         if image.kind not in PASSING:
             await self._layers.sync()
+        is_measured = is_measured and image.kind not in PASSING
         size = await self._layers.size(own) if is_measured else 0
         image = dataclasses.replace(image, size_bytes=size, create_time_ms=time.time_ns() // 1_000_000)
         previous = self._images.get(image.id)

@@ -1,5 +1,6 @@
 """File trees of the native driver, handled in threads and by children of the zygote."""
 
+import errno
 import os
 import stat
 from collections.abc import Awaitable, Callable, Sequence
@@ -166,9 +167,7 @@ class RootTrees(LocalTrees):
         return await apart()
 
     async def remove(self, path: Path) -> None:
-        if _is_small_file(path):
-            # Several of them are left of each devbox: a thread would cost more.
-            path.unlink(missing_ok=True)
+        if _is_removed_here(path):
             return
         known = _identity(path)
         await self._walk(path, remove_tree, partial(self._apart.remove_slowly, path))
@@ -208,9 +207,16 @@ def _identity(tree: Path) -> tuple[int, int] | None:
     return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
 
 
-def _is_small_file(path: Path) -> bool:
+def _is_removed_here(path: Path) -> bool:
+    """Remove a small file or an empty folder; a thread would cost more, and each devbox leaves several."""
     try:
         status = os.lstat(path)
-    except OSError:
-        return False
-    return not stat.S_ISDIR(status.st_mode) and status.st_size <= _SMALL_FILE_BYTES
+        if stat.S_ISDIR(status.st_mode):
+            path.rmdir()
+        elif status.st_size <= _SMALL_FILE_BYTES:
+            path.unlink()
+        else:
+            return False
+    except OSError as error:
+        return error.errno == errno.ENOENT
+    return True

@@ -180,10 +180,6 @@ def after_boot(devbox: Devbox, move: Move) -> Devbox:
     return record_after_move(devbox, move, now_ms())
 
 
-def _move_to(devbox: Devbox, step: Move) -> Devbox:
-    return devbox if devbox.status is step.status else record_after_move(devbox, step, now_ms())
-
-
 async def start_request(tools: EngineContext, devbox: Devbox) -> StartRequest:
     """Return the host's start request; secret values go to the devbox and nowhere else."""
     launch = devbox.launch_parameters
@@ -222,9 +218,13 @@ def shown_mounts(devbox: Devbox) -> tuple[HostFolder, ...]:
 async def _prepare(tools: EngineContext, devbox: Devbox, request: StartRequest) -> str | None:
     launch = devbox.launch_parameters.launch_commands
     if (devbox.mounts or launch or devbox.services) and devbox.status is not DevboxStatus.INITIALIZING:
-        move = Move(DevboxStatus.INITIALIZING)
-        begin = partial(tools.live_devboxes.change, devbox.id, lambda record: _move_to(record, move))
-        devbox = await retry_store(begin)
+
+        def begin(record: Devbox) -> Devbox:
+            if record.status is DevboxStatus.INITIALIZING:
+                return record
+            return record_after_move(record, Move(DevboxStatus.INITIALIZING), now_ms())
+
+        devbox = await retry_store(tools.live_devboxes.change, devbox.id, begin)
     if failure := _failure_of_boot(tools, devbox, await services.start(tools, devbox, request)):
         return failure
     for index, mount in enumerate(devbox.mounts):
@@ -278,10 +278,9 @@ async def _remember_start(tools: EngineContext, devbox: Devbox, user: str) -> No
     if devbox.purpose is None or devbox.boot or tools.host.pretends:
         return
     purpose = devbox.purpose.model_copy(update={"home": await home_of(tools, devbox.id, user)})
-    noted = partial(
+    await retry_store(
         tools.live_devboxes.change, devbox.id, lambda record: record.model_copy(update={"purpose": purpose})
     )
-    await retry_store(noted)
     if not purpose.is_marked_later:
         await tools.host.rooms.mark(devbox.id)
     if devbox.purpose.keeps_start:

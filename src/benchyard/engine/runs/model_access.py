@@ -253,7 +253,7 @@ class RunGateways:
     async def _let_in(self, run: ScenarioRun) -> None:
         access = run.gateway or RunGateway()
         upstreams = {
-            provider: await self.keys.own_upstream(ModelRoute(provider, "", route.variable, route.secret))
+            provider: await self.keys.upstream(ModelRoute(provider, "", route.variable, route.secret))
             for provider, route in access.routes.items()
         }
         grant = Grant(

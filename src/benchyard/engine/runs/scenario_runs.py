@@ -31,7 +31,7 @@ from benchyard.engine.runs.start import RunPlan, RunStarter, require_isolation
 from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import Conflict, NotFound, StillWaiting, UsageError
 from benchyard.hosts.cancellation import run_to_end, wait_at_most
-from benchyard.models.devboxes import Devbox, DevboxStatus
+from benchyard.models.devboxes import DevboxStatus
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.runs import (
     ENDED_RUNS,
@@ -291,7 +291,9 @@ class ScenarioRuns:
         with contextlib.suppress(NotFound):
             devbox = await self._tools.live_devboxes.get(run.devbox_id)
             while devbox.status not in ENDED:
-                devbox = await self._tools.live_devboxes.wait(run.devbox_id, _has_ended, _HOUR)
+                devbox = await self._tools.live_devboxes.wait(
+                    run.devbox_id, lambda record: record.status in ENDED, _HOUR
+                )
             await self._tools.work.settle(scoring_key(id))
             run = await retry_store(self.run_records.change, id, partial(run_after_devbox, devbox))
             await self._gateways.end(run)
@@ -361,10 +363,6 @@ class ScenarioRuns:
 
 def _is_ready(run: ScenarioRun) -> bool:
     return run.next_round is None or run.next_round.is_prepared
-
-
-def _has_ended(devbox: Devbox) -> bool:
-    return devbox.status in ENDED
 
 
 def require_no_job(run: ScenarioRun | BenchmarkRun) -> None:
