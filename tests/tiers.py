@@ -64,7 +64,7 @@ OTHER_AGENTS = re.compile(
     r"test_agents\.py::.*\[(codex-gpt-5\.6|opencode|goose|gemini-cli|mini-swe-agent)"
     r"|test_independent_model\.py::.*\[goose"
     r"|test_refusals\.py::.*\[.*-(goose|codex)"
-    r"|test_rounds\.py::test_one_that_cannot_go_on)"
+    r"|test_rounds\.py::test_agent_that_cannot_continue)"
 )
 """Real agents beside claude-code and codex: fetching and starting one takes up to two minutes. Each budget is
 used up by one of them."""

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from benchyard.client import Client, Server
 from benchyard.client.benchmark_files import benchmark_import, task_export
-from benchyard.client.benchmark_files.benchmark_import import BenchmarkImport, ImportResult
+from benchyard.client.benchmark_files.benchmark_import import BenchmarkImport
+from benchyard.client.benchmark_files.results import ImportResult
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.testing.server import RunningServer
 

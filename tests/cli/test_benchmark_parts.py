@@ -10,7 +10,8 @@ import pytest
 
 from benchyard.client import Client, Server
 from benchyard.client.benchmark_files import benchmark_import
-from benchyard.client.benchmark_files.benchmark_import import BenchmarkImport, ImportResult
+from benchyard.client.benchmark_files.benchmark_import import BenchmarkImport
+from benchyard.client.benchmark_files.results import ImportResult
 from benchyard.testing.server import RunningServer
 from tests.benchmarks.samples.finding import OWN
 from tests.benchmarks.tasks import Task, TaskWriter, small_base

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from benchyard.cli.render import wrap_details
-from benchyard.client.benchmark_files.folders import PushResult
+from benchyard.client.benchmark_files.results import PushResult
 
 LONG = "greet.py in the working directory greets nobody; change it so that it prints Hello, and the name."
 

@@ -61,11 +61,11 @@ EQUALS: dict[str, type] = {
 }
 
 ABSENT = {
-    "Axon": "axons are not there; `yard.axon` says so",
-    "AxonOps": "axons are not there; `yard.axon` says so",
-    "AxonSqlOps": "axons are not there; `yard.axon` says so",
-    "McpConfig": "MCP configs are not there; `yard.mcp_config` says so",
-    "McpConfigOps": "MCP configs are not there; `yard.mcp_config` says so",
+    "Axon": "axons are not supported; `yard.axon` says so",
+    "AxonOps": "axons are not supported; `yard.axon` says so",
+    "AxonSqlOps": "axons are not supported; `yard.axon` says so",
+    "McpConfig": "MCP configs are not supported; `yard.mcp_config` says so",
+    "McpConfigOps": "MCP configs are not supported; `yard.mcp_config` says so",
     "ScenarioPreview": "a plain dictionary here, which `ScenarioBuilder.preview` returns",
 }
 
@@ -131,7 +131,7 @@ def test_every_method_has_an_equal_with_the_same_parameters(name: str, theirs: t
             continue
         equal = inspect.getattr_static(ours, verb)
         known = getattr(equal, "__signature__", None) or inspect.signature(equal)
-        taken = {*known.parameters, *(methods.OPTION_NAMES if hasattr(equal, "steps") else ())}
+        taken = {*known.parameters, *(methods.OPTION_NAMES if isinstance(equal, methods.call) else ())}
         missing += [f"{verb}({field}=)" for field in parameters_of(method) if field not in taken]
     assert [each for each in missing if each not in EXCEPTIONS.get(name.removeprefix("Async"), {})] == []
 

@@ -7,8 +7,7 @@ from typing import assert_type
 
 import benchyard.client
 from benchyard.client import AsyncClient, Client
-from benchyard.client.listings import listing
-from benchyard.client.methods import call, items
+from benchyard.client.methods import Descriptor
 from benchyard.models.devboxes import DevboxView
 from tests.client.stub import Answer, devbox, stub
 
@@ -54,8 +53,9 @@ def test_every_verb_says_what_it_does() -> None:
         verbs = [
             (noun, name, verb)
             for noun in [*NOUNS, "scenarios.runs", "scenarios.scorers"]
-            for name, verb in vars(type(attrgetter(noun)(client))).items()
-            if isinstance(verb, call | items | listing)
+            for group in type(attrgetter(noun)(client)).__mro__
+            for name, verb in vars(group).items()
+            if isinstance(verb, Descriptor)
         ]
         assert len(verbs) > 80
         assert [(noun, name) for noun, name, verb in verbs if not verb.__doc__] == []

@@ -35,7 +35,7 @@ def test_every_verb_reaches_the_disk(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["b"]
 
 
-def test_what_is_no_tar_is_an_image_error_that_names_the_file(tmp_path: Path) -> None:
+def test_invalid_tar_is_an_image_error_that_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "broken.tar").write_bytes(b"x" * 1000)
     (tmp_path / "target").mkdir()
     with pytest.raises(ImageError, match=r"broken\.tar: not a readable tar"):
@@ -111,7 +111,7 @@ def test_a_removal_that_is_cancelled_ends_soon_and_can_be_done_again(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="these are the trees of root")
 @pytest.mark.parametrize("is_long", [False, True])
-def test_what_takes_long_is_done_apart_with_the_same_result(tmp_path: Path, *, is_long: bool) -> None:
+def test_long_work_in_a_child_process_has_the_same_result(tmp_path: Path, *, is_long: bool) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     children: list[dict[str, Any]] = []

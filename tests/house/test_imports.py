@@ -73,7 +73,7 @@ def imported(node: ast.AST) -> list[str]:
     return []
 
 
-def test_what_runs_in_a_devbox_imports_the_standard_library_only() -> None:
+def test_guest_code_imports_the_standard_library_only() -> None:
     strangers = [
         f"{module.where} imports {name}"
         for module in modules()
@@ -85,8 +85,18 @@ def test_what_runs_in_a_devbox_imports_the_standard_library_only() -> None:
     assert strangers == []
 
 
-def test_what_runs_in_a_devbox_needs_no_installed_package() -> None:
+def test_guest_code_needs_no_installed_package() -> None:
     command = [sys.executable, "-I", "-S", "-c", IMPORT_GUEST, str(SRC), *guest()]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.stderr == ""
     assert set(ended.stdout.split()) == {"benchyard", "benchyard.devboxes", *guest()}
+
+
+def test_a_command_loads_no_library_for_what_it_does_not_show() -> None:
+    script = "import sys; from benchyard.cli.main import run; run(sys.argv[1:]); print(*sys.modules)"
+    environ = {"BENCHYARD_URL": "http://127.0.0.1:9", "BENCHYARD_API_KEY": "none", "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, "-c", script, "job", "list"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+    loaded = set(ended.stdout.split())
+    assert {"benchyard.cli.job.commands", "httpx"} < loaded
+    assert not loaded & {"pygments", "rich.console", "yaml", "tarfile", "xml.etree.ElementTree", "aiohttp"}

@@ -1,58 +1,15 @@
-"""The database opens, migrates, and says what is wrong with it."""
+"""The database opens, and says what is wrong with it."""
 
 import asyncio
 import sqlite3
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from benchyard.errors import StoreError, UsageError
 from benchyard.models.base import Record
-from benchyard.store import migrations
 from benchyard.store.database import Store
-from benchyard.store.tables import metadata
-
-
-def test_the_schema_is_the_one_of_the_tables(database_url: str) -> None:
-    async def main() -> list[object]:
-        async with Store(database_url) as store:
-            return await store.read(differences)
-
-    assert asyncio.run(main()) == []
-
-
-def test_the_steps_of_all_versions_come_to_what_a_new_database_has(database_url: str) -> None:
-    def from_the_first(connection: Connection) -> list[object]:
-        metadata.drop_all(connection)
-        connection.execute(text("DELETE FROM alembic_version"))
-        migrations.migrate(connection)
-        return differences(connection)
-
-    def written(connection: Connection) -> set[str]:
-        if connection.dialect.name != "sqlite":
-            return set()
-        made = connection.execute(text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"))
-        return {" ".join(each.split()) for each in made.scalars()}
-
-    async def main() -> None:
-        async with Store(database_url) as store:
-            at_once = await store.read(written)
-            assert await store.write(from_the_first) == []
-            assert await store.read(written) == at_once
-
-    asyncio.run(main())
-
-
-def differences(connection: Connection) -> list[object]:
-    return list(compare_metadata(MigrationContext.configure(connection), metadata))
-
-
-def test_the_newest_schema_is_told_by_the_names_of_its_files() -> None:
-    assert ScriptDirectory(str(Path(migrations.__file__).parent)).get_heads() == [migrations.newest()]
 
 
 def test_servers_that_start_at_once_migrate_once(database_url: str) -> None:
@@ -66,18 +23,6 @@ def test_servers_that_start_at_once_migrate_once(database_url: str) -> None:
             return len(await store.collection("objects", Record).all({}))
 
     assert asyncio.run(main()) == 4
-
-
-def test_a_database_of_a_newer_version_is_refused(database_url: str) -> None:
-    async def main() -> None:
-        async with Store(database_url) as store:
-            newer = text("UPDATE alembic_version SET version_num = '9999'")
-            await store.write(lambda connection: connection.execute(newer))
-        async with Store(database_url):
-            pass
-
-    with pytest.raises(StoreError, match="newer Benchyard"):
-        asyncio.run(main())
 
 
 @pytest.mark.parametrize("url", ["mysql://localhost/x", "nonsense", "sqlite+pysqlite:///x"])
@@ -96,11 +41,12 @@ def test_a_postgres_that_is_not_there_is_a_store_error() -> None:
     assert error.value.retryable
 
 
-def test_a_locked_database_is_a_store_error(tmp_path: Path) -> None:
+def test_a_locked_database_is_a_store_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchyard.store.sqlite._PATIENCE_SECONDS", 0.3)
     file = tmp_path / "benchyard.db"
 
     async def main() -> None:
-        async with Store(f"sqlite:///{file}?timeout=0.1") as store:
+        async with Store(f"sqlite:///{file}") as store:
             things = store.collection("devboxes", Record)
             other = sqlite3.connect(file, isolation_level=None)
             other.execute("BEGIN IMMEDIATE")

@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 
 from benchyard.api.deps import services_of
 from benchyard.api.requests import JsonRequest
+from benchyard.engine.context import Caller
 from benchyard.engine.ids import id_from_bytes, random_id
 
 
@@ -24,10 +25,15 @@ class Identity:
     body_hash: str
     seed: bytes | None
     """None if the client sent no id: then the request is not a repetition of any other."""
+    key_id: str | None
 
     def new_id(self, prefix: str) -> str:
         """Return the id of the thing that this request creates."""
         return random_id(prefix) if self.seed is None else id_from_bytes(prefix, self.seed)
+
+    def caller(self, prefix: str) -> Caller:
+        """Return the caller of this request, with the id of the thing that it creates."""
+        return Caller(self.new_id(prefix), self.body_hash, self.key_id)
 
 
 async def request_identity(request: Request) -> Identity:
@@ -35,12 +41,12 @@ async def request_identity(request: Request) -> Identity:
     vault = services_of(request).vault
     # Keyed, since a body may hold a secret that could be guessed from a plain hash.
     body_hash = vault.derive("request-bodies", await _canonical(request)).hex()
-    given = request.headers.get("x-request-id")
+    given, key_id = request.headers.get("x-request-id"), request.state.key_id
     if not given:
-        return Identity(body_hash, None)
-    parts = (str(request.state.key_id), request.method, request.url.path, given)
+        return Identity(body_hash, None, key_id)
+    parts = (str(key_id), request.method, request.url.path, given)
     message = "\0".join(f"{len(part)}:{part}" for part in parts)
-    return Identity(body_hash, vault.derive("request-ids", message))
+    return Identity(body_hash, vault.derive("request-ids", message), key_id)
 
 
 RequestIdentity = Annotated[Identity, Depends(request_identity)]

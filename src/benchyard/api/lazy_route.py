@@ -27,6 +27,7 @@ class LazyRoute(APIRoute):
         self.methods = {method.upper() for method in methods or ["GET"]}
         self._options: dict[str, Any] | None = options
         self._literal = path.partition("{")[0]
+        self._end = path.rpartition("}")[2]
         self._has_pattern = False
 
     def get_route_handler(self) -> Handler:
@@ -34,7 +35,8 @@ class LazyRoute(APIRoute):
         return with_large_bodies(super().get_route_handler())
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if not str(scope.get("path", "")).startswith(self._literal):
+        path = scope["path"]
+        if not (path.startswith(self._literal) and path.endswith(self._end)):
             return Match.NONE, {}
         if not self._has_pattern:
             self.path_regex, self.path_format, self.param_convertors = compile_path(self.path)

@@ -123,7 +123,7 @@ class OwnCertificate(Certificate):
         domain = next((each for each in self._domains if each != LOCAL_DOMAIN), LOCAL_DOMAIN)
         return (
             f"benchyard: its certificate is for {domain}\n"
-            "benchyard: that name has to lead to this machine; clients trust it by\n"
+            "benchyard: that name must resolve to this machine; clients trust it by\n"
             f"  SSL_CERT_FILE={self.trusted}        (Python)\n"
             f"  NODE_EXTRA_CA_CERTS={self.trusted}  (Node)\n"
             f"  --cacert {self.trusted}             (curl)"
@@ -293,7 +293,9 @@ def _certificate(settings: Settings) -> Certificate | None:
     folder = settings.data / "tls"
     if settings.tls_cert and settings.tls_key:
         return GivenCertificate(settings.tls_cert, settings.tls_key, folder / "given.pem")
-    return OwnCertificate(folder, settings.tls_domain) if settings.tls_domain else None
+    if not settings.tls_self_signed:
+        return None
+    return OwnCertificate(folder, (settings.tls_domain or LOCAL_DOMAIN).lower())
 
 
 async def _look_after(certificate: Certificate, context: ssl.SSLContext, seconds: float) -> None:

@@ -41,11 +41,7 @@ class LazyGroup(click.Group):
         entry = self._entries.get(cmd_name)
         if entry is None:
             return self._other_name(ctx, cmd_name)
-        name, _, attribute = entry.place.partition(":")
-        module = import_module(name) if name in sys.modules else _imported(name)
-        command = getattr(module, attribute)
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{entry.place} is not a click command")
+        command = _load(entry.place)
         return Noun.of(cmd_name, command) if isinstance(command, click.Group) else command
 
     def _other_name(self, ctx: click.Context, given: str) -> click.Command | None:
@@ -84,7 +80,19 @@ class LazyGroup(click.Group):
 
 
 class Noun(click.Group):
-    """A group of verbs that also answers to their aliases."""
+    """A group of verbs that also answers to their aliases; verbs that have places are imported on use."""
+
+    def __init__(
+        self,
+        name: str | None = None,
+        commands: Mapping[str, click.Command] | None = None,
+        *,
+        places: Mapping[str, str] | None = None,
+        **settings: object,
+    ) -> None:
+        self._places = dict(places or {})
+        known = {**(commands or {}), **{verb: click.Command(verb) for verb in self._places}}
+        super().__init__(name, known, **settings)  # type: ignore[arg-type]
 
     @classmethod
     def of(cls, name: str, group: click.Group) -> click.Group:
@@ -102,10 +110,14 @@ class Noun(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help's list of verbs, each with the whole first sentence of its own help."""
-        shown = [(name, verb) for name, verb in self.commands.items() if not verb.hidden]
+        verbs = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(name, verb.get_short_help_str(limit=_WHOLE)) for name, verb in sorted(shown)],
+                [
+                    (name, verb.get_short_help_str(limit=_WHOLE))
+                    for name, verb in verbs.items()
+                    if verb is not None and not verb.hidden
+                ],
             )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -115,7 +127,18 @@ class Noun(click.Group):
         if (noun, cmd_name) in aliases.ELSEWHERE and verb not in self.commands:
             instead = aliases.ELSEWHERE[noun, cmd_name]
             raise click.UsageError(f"there is no `{noun} {cmd_name}`: {instead}", ctx)
+        if verb in self._places:
+            self.commands[verb] = _load(self._places.pop(verb))
         return self.commands.get(verb or cmd_name)
+
+
+def _load(place: str) -> click.Command:
+    name, _, attribute = place.partition(":")
+    module = import_module(name) if name in sys.modules else _imported(name)
+    command = getattr(module, attribute)
+    if not isinstance(command, click.Command):
+        raise TypeError(f"{place} is not a click command")
+    return command
 
 
 def _imported(name: str) -> ModuleType:

@@ -142,7 +142,7 @@ def age_in_days(text: str) -> float:
     found = _AGE.fullmatch(text.strip())
     days = float(found[1]) * _DAYS[found[2].lower()] if found else 0.0
     if not 0 < days <= _MOST_DAYS:
-        raise click.BadParameter(f"{text!r} is no age: write 90d, 12h or 8w")
+        raise click.BadParameter(f"{text!r} is not an age: write 90d, 12h or 8w")
     return days
 
 
@@ -150,8 +150,15 @@ def size_in_bytes(text: str) -> int:
     """Parse a size as people write it (20GiB, 500M, 1000) into bytes."""
     found = _SIZE.fullmatch(text.strip())
     if not found:
-        raise click.BadParameter(f"{text!r} is no size: write 20GiB, 500M or a number of bytes")
+        raise click.BadParameter(f"{text!r} is not a size: write 20GiB, 500M or a number of bytes")
     return int(float(found[1]) * 1024 ** _UNITS[(found[2] or "").upper()])
+
+
+def exact_size(count: int) -> str:
+    """Return the text from which `size_in_bytes` makes this number, with the largest unit that fits."""
+    unit = max((each for each in _UNITS.values() if count % 1024**each == 0), default=0) if count else 0
+    name = next(each for each, power in _UNITS.items() if power == unit)
+    return f"{count // 1024**unit}{name}iB" if name else str(count)
 
 
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")

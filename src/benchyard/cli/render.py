@@ -7,10 +7,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any, BinaryIO, TypeVar
 
 import click
-import yaml
 from pydantic import BaseModel
 from rich.cells import cell_len
 
@@ -200,6 +200,11 @@ def duration(milliseconds: int | None) -> str:
     return f"{minutes}m{seconds:02}s" if minutes else f"{seconds}s"
 
 
+def score_text(score: float | None) -> str:
+    """Return a score for people."""
+    return "-" if score is None else f"{score:.3f}"
+
+
 def pairs(values: Mapping[str, str]) -> str:
     """Return a mapping as `a=1, b=2`."""
     return ", ".join(f"{name}={value}" for name, value in values.items())
@@ -208,7 +213,10 @@ def pairs(values: Mapping[str, str]) -> str:
 def _dump(value: Any, output: str) -> str:
     if output == "json":
         return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    return yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False, allow_unicode=True)
+    # Imported only here: that takes longer than to write most tables.
+    yaml = import_module("yaml")
+    text: str = yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False, allow_unicode=True)
+    return text
 
 
 def show_removed(done: RemovalView, output: str) -> None:

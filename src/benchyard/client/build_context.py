@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from benchyard.client.client import Client
+from benchyard.client.nouns import SyncNouns
 from benchyard.errors import BenchyardError, UsageError
 from benchyard.models.blueprints import UNFINISHED, BlueprintView
 
@@ -127,7 +127,7 @@ def context_archive(folder: Path, dockerfile: Path | None = None) -> Iterator[Pa
         yield Path(file.name)
 
 
-def remove_context(client: Client, view: BlueprintView) -> None:
+def remove_context(client: SyncNouns, view: BlueprintView) -> None:
     """Delete the context of a build that has ended; an unfinished build needs it, and it expires later."""
     with suppress(BenchyardError):
         if client.blueprints.get(view.id).status not in UNFINISHED and view.parameters.build_context:

@@ -1,5 +1,6 @@
 """Builds the request of a job from a file or another job, and from the short form of the flags."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from benchyard.benchmarks.files.located_values import (
     unknown_key,
     validate,
 )
-from benchyard.errors import UsageError
+from benchyard.client.lookup import find_benchmark, find_scenario
+from benchyard.client.nouns import SyncNouns
+from benchyard.client.plain_text import clean
+from benchyard.errors import NotFound, UsageError
 from benchyard.models.conditions import parse_condition
 from benchyard.models.jobs import (
     AgentConfig,
@@ -33,6 +37,7 @@ ATTEMPTS = 1
 CONCURRENT = 10
 MULTIPLIER = 1.0
 LARGEST_FILE = 8 * 1024**2
+_SCENARIO_PREFIX = "scn_"
 
 Body = dict[str, Any]
 """An unfinished request: the JSON of a JobRequest."""
@@ -240,7 +245,7 @@ def _check_kwargs(agents: list[Body], given: Body) -> None:
         if "." not in key and agents and all(each is not None and not each for each in known):
             names = ", ".join(str(each.get("name")) for each in agents)
             raise UsageError(
-                f"--agent-kwargs {key}=...: there is nobody to take it; {names}: no kwargs. "
+                f"--agent-kwargs {key}=...: no agent takes it; {names}: no kwargs. "
                 "`benchyard agent show NAME` lists what an agent takes"
             )
 
@@ -277,3 +282,35 @@ def _check_known(marked: LocatedData, model: type[BaseModel], data: Any, place: 
     """Refuse unknown keys: the models of the wire ignore them, but in a file they are a mistake."""
     for where, known in stray_keys(model, data, place):
         raise marked.refuse(where, unknown_key(str(where[-1]), known))
+
+
+def body_like(client: SyncNouns, view: BenchmarkJobView, tell: Callable[[str], None]) -> Body:
+    """Return the request of an earlier job; its benchmark may have other scenarios now than the job had."""
+    id = view.job_source.benchmark_id
+    of_benchmark = is_whole = False
+    if id is not None:
+        try:
+            now = client.benchmarks.retrieve(id).scenario_ids
+        except NotFound:
+            tell(f"benchmark {id} is gone; its scenarios are run by themselves")
+        else:
+            is_whole = now == view.job_spec.scenario_ids
+            of_benchmark = set(view.job_spec.scenario_ids) <= set(now)
+            if not of_benchmark:
+                name = clean(view.job_source.benchmark_name or id)
+                told = f"{name} has not all of these scenarios any more; they are run by themselves"
+                tell(told)
+    return body_of_job(view, of_benchmark=of_benchmark, is_whole=is_whole)
+
+
+def with_ids(client: SyncNouns, body: Body) -> Body:
+    """Return the body with ids in place of names."""
+    spec = dict(body["spec"])
+    if benchmark := spec.get("benchmark_id"):
+        spec["benchmark_id"] = find_benchmark(client, str(benchmark)).id
+    if scenarios := spec.get("scenario_ids"):
+        spec["scenario_ids"] = [
+            each if str(each).startswith(_SCENARIO_PREFIX) else find_scenario(client, str(each)).id
+            for each in scenarios
+        ]
+    return {**body, "spec": spec}

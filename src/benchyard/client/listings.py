@@ -4,17 +4,18 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from pydantic import BaseModel, ValidationError
 
-from benchyard.client.methods import VerbGroup, copy_signature, signature_of
+from benchyard.client.methods import Descriptor, OneFrame, Verb, VerbGroup, signature_of
 from benchyard.client.operations import Emit, Flow, Request, Steps, send
-from benchyard.client.sessions import AsyncSession, SyncSession
+from benchyard.client.sessions import AsyncSession, Session, SyncSession
 from benchyard.errors import BenchyardError, UsageError
 
 P = ParamSpec("P")
 M = TypeVar("M", bound=BaseModel)
+S = TypeVar("S", bound=Session)
 Owner = TypeVar("Owner", bound=VerbGroup[Any])
 
 
@@ -109,7 +110,8 @@ class Page(_Page[M]):
         if not self.has_more:
             return None
         following = self._following()
-        return Page(self._session, following, self._session.run(fetch_page(following)))
+        with OneFrame():
+            return Page(self._session, following, self._session.run(fetch_page(following)))
 
     def __iter__(self) -> Iterator[M]:
         page: Page[M] | None = self
@@ -130,7 +132,8 @@ class AsyncPage(_Page[M]):
         if not self.has_more:
             return None
         following = self._following()
-        return AsyncPage(self._session, following, await self._session.run(fetch_page(following)))
+        with OneFrame():
+            return AsyncPage(self._session, following, await self._session.run(fetch_page(following)))
 
     async def __aiter__(self) -> AsyncIterator[M]:
         page: AsyncPage[M] | None = self
@@ -161,37 +164,59 @@ class Listing(Generic[M]):
             yield item
 
     async def _first(self) -> AsyncPage[M]:
-        return AsyncPage(self._session, self._listed, await self._session.run(fetch_page(self._listed)))
+        with OneFrame():
+            return AsyncPage(self._session, self._listed, await self._session.run(fetch_page(self._listed)))
 
 
-class listing(Generic[Owner, P, M]):
-    """Make a method of a listing: a page on a sync client; on an async one it is awaited or iterated."""
+class SyncListing(Verb[P, list[M]], Protocol[P, M]):
+    """A listing on a client that blocks."""
 
-    def __init__(self, describe: Callable[Concatenate[Owner, P], ListingSpec[M]]) -> None:
-        self.describe = describe
-        self.__doc__ = describe.__doc__
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Page[M]: ...
+
+
+class AsyncListing(Verb[P, list[M]], Protocol[P, M]):
+    """A listing on a client that is awaited."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Listing[M]: ...
+
+
+class listing(Descriptor, Generic[Owner, P, M]):
+    """Make a method of a listing: a page on a sync client; on an async one it is awaited or iterated.
+
+    Its `steps` returns the items of all pages.
+    """
+
+    def __init__(self, definition: Callable[Concatenate[Owner, P], ListingSpec[M]]) -> None:
+        super().__init__(definition)
 
     @cached_property
     def __signature__(self) -> inspect.Signature:
-        return signature_of(self.describe).replace(return_annotation=inspect.Signature.empty)
+        return signature_of(self.definition).replace(return_annotation=inspect.Signature.empty)
 
     @overload
-    def __get__(self, group: None, owner: type) -> Self: ...
+    def __get__(self, group: None, owner: type) -> Callable[Concatenate[Owner, P], Any]: ...
     @overload
-    def __get__(self, group: VerbGroup[SyncSession], owner: type) -> Callable[P, Page[M]]: ...
+    def __get__(self, group: VerbGroup[SyncSession], owner: type) -> SyncListing[P, M]: ...
     @overload
-    def __get__(self, group: VerbGroup[AsyncSession], owner: type) -> Callable[P, Listing[M]]: ...
+    def __get__(self, group: VerbGroup[AsyncSession], owner: type) -> AsyncListing[P, M]: ...
+    @overload
+    def __get__(self, group: VerbGroup[S], owner: type) -> Verb[P, list[M]]: ...
     def __get__(self, group: Any, owner: type) -> Any:
         if group is None:
-            return self
+            return self.unbound
+
+        def steps(*args: P.args, **kwargs: P.kwargs) -> Steps[list[M]]:
+            return all_items(self.definition(group, *args, **kwargs))
 
         def method(*args: P.args, **kwargs: P.kwargs) -> Any:
-            listed = self.describe(group, *args, **kwargs)
-            if isinstance(group.session, SyncSession):
+            listed = self.definition(group, *args, **kwargs)
+            if not isinstance(group.session, SyncSession):
+                return Listing(group.session, listed)
+            with OneFrame():
                 return Page(group.session, listed, group.session.run(fetch_page(listed)))
-            return Listing(group.session, listed)
 
-        return copy_signature(method, self.describe, self.__signature__)
+        vars(method)["steps"] = steps
+        return self.named(method)
 
 
 PAGE_SIZE = 1000

@@ -6,8 +6,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from benchyard.benchmarks import catalog
-from benchyard.client.client import Client
+from benchyard import registry
+from benchyard.client.nouns import SyncNouns
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.benchmarks import BenchmarkView
 from benchyard.models.devboxes import DevboxStatus, DevboxView
@@ -45,7 +45,7 @@ def check_path_exists(given: str) -> None:
         raise UsageError(f"there is no folder {given}; give one that is there, or an id or a name")
 
 
-def find_devbox(client: Client, given: str) -> DevboxView:
+def find_devbox(client: SyncNouns, given: str) -> DevboxView:
     """Return the devbox of that id; else the one living devbox of that name, or whose id begins so."""
     try:
         return client.devboxes.get(given)
@@ -62,7 +62,7 @@ def find_devbox(client: Client, given: str) -> DevboxView:
     return named[0]
 
 
-def find_snapshot_id(client: Client, given: str) -> str:
+def find_snapshot_id(client: SyncNouns, given: str) -> str:
     """Return the id of the snapshot of that id; else of the one snapshot of that name."""
     try:
         client.snapshots.status(given)
@@ -81,7 +81,7 @@ def find_snapshot_id(client: Client, given: str) -> str:
     return named[0]
 
 
-def find_scenario(client: Client, given: str) -> ScenarioView:
+def find_scenario(client: SyncNouns, given: str) -> ScenarioView:
     """Return the scenario of that id; else the user's own one of that name, else the public one."""
     try:
         return client.scenarios.retrieve(given)
@@ -97,7 +97,7 @@ def find_scenario(client: Client, given: str) -> ScenarioView:
     )
 
 
-def find_benchmark(client: Client, given: str) -> BenchmarkView:
+def find_benchmark(client: SyncNouns, given: str) -> BenchmarkView:
     """Return the benchmark of that id; else the user's own one of that name, else the public one."""
     try:
         return client.benchmarks.retrieve(given)
@@ -108,7 +108,7 @@ def find_benchmark(client: Client, given: str) -> BenchmarkView:
                 # The list shows a public benchmark under the given name; its own name is needed here.
                 return client.benchmarks.retrieve(view.id)
     there = chain(client.benchmarks.list(limit=PAGE), client.benchmarks.list_public(limit=PAGE))
-    hint = nearest_hint(given, there, *catalog.names())
+    hint = nearest_hint(given, there, *registry.names("benchmarks"))
     raise NotFound(
         f"no benchmark has the id or name {given!r}{hint}; see `benchyard benchmark list [--public]`"
     )
@@ -160,7 +160,7 @@ def _means(given: str, view: DevboxView) -> bool:
     return view.name == given or (len(given) >= SHORTEST_PREFIX and view.id.startswith(given))
 
 
-def find_policy(client: Client, given: str) -> NetworkPolicyView:
+def find_policy(client: SyncNouns, given: str) -> NetworkPolicyView:
     """Return the network policy of that id or name."""
     for view in client.network_policies.list(search=given, limit=PAGE):
         if given in (view.id, view.name):
@@ -171,6 +171,6 @@ def find_policy(client: Client, given: str) -> NetworkPolicyView:
     )
 
 
-def find_custom_scorer(client: Client, type: str) -> CustomScorerView | None:
+def find_custom_scorer(client: SyncNouns, type: str) -> CustomScorerView | None:
     """Return the custom scorer of a type; None if there is none."""
     return next((each for each in client.scenarios.scorers.list(search=type) if each.type == type), None)

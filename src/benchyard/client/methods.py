@@ -1,14 +1,22 @@
-"""Turns an operation written once into a method that blocks on one client and is awaited on the other."""
+"""Turns an operation written once into a method that blocks on one client and is awaited on the other.
 
+The method's `steps` is the operation itself: what other operations are made of.
+"""
+
+import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, closing
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from types import TracebackType
 from typing import (
     Any,
     Concatenate,
     Generic,
     ParamSpec,
+    Protocol,
     Self,
     TypeVar,
     Unpack,
@@ -21,29 +29,26 @@ from typing import (
 import httpx
 from pydantic import BaseModel
 
-from benchyard.client.operations import Flow, Open, Request, Send, Steps
+from benchyard.client.operations import Flow, Open, Request, Send, Server, Steps
 from benchyard.client.sessions import AsyncSession, Session, SyncSession
+from benchyard.errors import BenchyardError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def signature_of(operation: Callable[..., Any]) -> inspect.Signature:
-    """Return the parameters of an operation, each under its own name, without `self`."""
+    """Return the parameters of an operation, each under its own name, without `self`, and its result."""
     whole = inspect.signature(operation)
     _, *parameters = whole.parameters.values()
-    returned = whole.return_annotation
-    result = get_args(returned)[-1] if get_origin(returned) is not None and get_args(returned) else returned
     named = [each for given in parameters for each in _named(given)]
-    return inspect.Signature(named, return_annotation=result)
+    return inspect.Signature(named, return_annotation=_result_of(whole.return_annotation))
 
 
-def copy_signature(method: F, operation: Callable[..., Any], signature: inspect.Signature) -> F:
-    """Give a method the name, docstring and parameters of its operation."""
-    method.__name__ = operation.__name__
-    method.__qualname__ = operation.__qualname__
-    method.__doc__ = operation.__doc__
-    method.__signature__ = signature  # type: ignore[attr-defined]
-    return method
+def _result_of(annotation: Any) -> Any:
+    """Return what is left to the caller of `Steps[T]` or of a function that returns a coroutine: `T`."""
+    while get_origin(annotation) in (Callable, Coroutine, Generator):
+        annotation = get_args(annotation)[-1]
+    return annotation
 
 
 def _named(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
@@ -130,7 +135,9 @@ def _of(config: Any, name: str) -> Any:
 
 S = TypeVar("S", bound=Session)
 P = ParamSpec("P")
+T_co = TypeVar("T_co", covariant=True)
 Owner = TypeVar("Owner", bound="VerbGroup[Any]")
+Owner_contra = TypeVar("Owner_contra", bound="VerbGroup[Any]", contravariant=True)
 
 
 class VerbGroup(Generic[S]):
@@ -139,58 +146,295 @@ class VerbGroup(Generic[S]):
     def __init__(self, session: S) -> None:
         self.session = session
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.session.server.url}>"
 
-class call(Generic[Owner, P, T]):
-    """Turn an operation into a method: its result on a sync client, a coroutine of it on an async one."""
 
-    def __init__(self, steps: Callable[Concatenate[Owner, P], Steps[T]]) -> None:
-        self.steps = steps
-        self.__doc__ = steps.__doc__
+class NounObject(VerbGroup[S]):
+    """Object that stands for one thing on a server, by its id."""
+
+    def __init__(self, session: S, id: str) -> None:
+        super().__init__(session)
+        self.id = id
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}>"
+
+
+class Verb(Protocol[P, T_co]):
+    """A verb of a group; other operations contain its `steps`."""
+
+    __name__: str
+
+    def steps(self, *args: P.args, **kwargs: P.kwargs) -> Steps[T_co]:
+        """Return the operation, to be carried out by whoever yields from it."""
+        ...
+
+
+class SyncVerb(Verb[P, T_co], Protocol[P, T_co]):
+    """A verb on a client that blocks."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T_co: ...
+
+
+class AsyncVerb(Verb[P, T_co], Protocol[P, T_co]):
+    """A verb on a client that is awaited."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T_co]: ...
+
+
+class UnboundVerb(Protocol[Owner_contra, P, T_co]):
+    """A verb as the attribute of its class."""
+
+    group: type[VerbGroup[Any]]
+    signature: inspect.Signature
+
+    def steps(self, group: Owner_contra, /, *args: P.args, **kwargs: P.kwargs) -> Steps[T_co]:
+        """Return the operation of a group."""
+        ...
+
+
+class OneFrame:
+    """Shows an error of Benchyard where the caller's code made it: without the frames of the client."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, BenchyardError):
+            # What caused it is in its message, and stays its `__context__`.
+            error.__traceback__ = error.__cause__ = None
+
+
+class Descriptor:
+    """Base of what makes a method of a definition: with its name, docstring and parameters."""
+
+    name = ""
+    group: type[VerbGroup[Any]]
+
+    def __init__(self, definition: Callable[..., Any]) -> None:
+        self.definition = definition
+        self.__doc__ = definition.__doc__
+
+    def __set_name__(self, owner: type[VerbGroup[Any]], name: str) -> None:
+        if not self.name:
+            self.name, self.group = name, owner
 
     @cached_property
     def __signature__(self) -> inspect.Signature:
-        return signature_of(self.steps)
+        return signature_of(self.definition)
+
+    def named(self, method: F) -> F:
+        """Give a method the name, the docstring and the parameters of the definition."""
+        method.__name__ = self.name
+        method.__qualname__ = f"{self.group.__name__}.{self.name}"
+        method.__doc__ = self.__doc__
+        method.__signature__ = self.__signature__  # type: ignore[attr-defined]
+        return method
+
+    @cached_property
+    def unbound(self) -> Callable[..., Any]:
+        """The method as an attribute of its class."""
+
+        def method(group: VerbGroup[Any], /, *args: Any, **kwargs: Any) -> Any:
+            return getattr(group, self.name)(*args, **kwargs)
+
+        named = self.named(method)
+        parameters = [*self.__signature__.parameters.values()]
+        is_bare = bool(parameters) and parameters[0].kind is inspect.Parameter.POSITIONAL_ONLY
+        kind = inspect.Parameter.POSITIONAL_ONLY if is_bare else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        itself = inspect.Parameter("self", kind)
+        vars(named).update(
+            __signature__=self.__signature__.replace(parameters=[itself, *parameters]),
+            group=self.group,
+            signature=self.__signature__,
+            steps=self.definition,
+        )
+        return named
+
+
+class call(Descriptor, Generic[Owner, P, T]):
+    """Turn an operation into a method: its result on a sync client, a coroutine of it on an async one."""
+
+    def __init__(self, definition: Callable[Concatenate[Owner, P], Steps[T]]) -> None:
+        super().__init__(definition)
 
     @overload
-    def __get__(self, group: None, owner: type) -> Self: ...
+    def __get__(self, group: None, owner: type) -> UnboundVerb[Owner, P, T]: ...
     @overload
-    def __get__(self, group: VerbGroup[SyncSession], owner: type) -> Callable[P, T]: ...
+    def __get__(self, group: VerbGroup[SyncSession], owner: type) -> SyncVerb[P, T]: ...
     @overload
-    def __get__(self, group: VerbGroup[AsyncSession], owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, group: VerbGroup[AsyncSession], owner: type) -> AsyncVerb[P, T]: ...
+    @overload
+    def __get__(self, group: VerbGroup[S], owner: type) -> Verb[P, T]: ...
     def __get__(self, group: Any, owner: type) -> Any:
         if group is None:
-            return self
+            return self.unbound
+        operation = partial(self.definition, group)
 
         def method(*args: P.args, **kwargs: P.kwargs) -> Any:
             options = split_options(kwargs, self.__signature__.parameters)
-            steps = self.steps(group, *args, **kwargs)
-            return group.session.run(with_options(steps, options) if options else steps)
+            steps = operation(*args, **kwargs)
+            if options:
+                steps = with_options(steps, options)
+            if isinstance(group.session, AsyncSession):
+                return _await(group.session, steps)
+            with OneFrame():
+                return group.session.run(steps)
 
-        return copy_signature(method, self.steps, self.__signature__)
+        vars(method)["steps"] = operation
+        return self.named(method)
 
 
-class items(Generic[Owner, P, T]):
+async def _await(session: AsyncSession, steps: Steps[T]) -> T:
+    with OneFrame():
+        return await session.run(steps)
+
+
+class bound(call[Any, P, T]):
+    """Turn a verb of a group into one of an object, whose id is the verb's first parameter."""
+
+    def __init__(self, verb: UnboundVerb[Any, Concatenate[str, P], T]) -> None:
+        def definition(one: Any, /, *args: P.args, **kwargs: P.kwargs) -> Steps[T]:
+            return verb.steps(verb.group(one.session), one.id, *args, **kwargs)
+
+        definition.__doc__ = verb.__doc__
+        super().__init__(definition)
+        _, *parameters = verb.signature.parameters.values()
+        self.__signature__ = verb.signature.replace(parameters=parameters)
+
+
+class items(Descriptor, Generic[Owner, P, T]):
     """Turn a flow into a method: an iterator on a sync client, an async iterator on an async one."""
 
-    def __init__(self, flow: Callable[Concatenate[Owner, P], Flow[T]]) -> None:
-        self.flow = flow
-        self.__doc__ = flow.__doc__
+    def __init__(self, definition: Callable[Concatenate[Owner, P], Flow[T]]) -> None:
+        super().__init__(definition)
 
     @cached_property
     def __signature__(self) -> inspect.Signature:
-        return signature_of(self.flow).replace(return_annotation=inspect.Signature.empty)
+        return signature_of(self.definition).replace(return_annotation=inspect.Signature.empty)
 
     @overload
-    def __get__(self, group: None, owner: type) -> Self: ...
+    def __get__(self, group: None, owner: type) -> Callable[Concatenate[Owner, P], Any]: ...
     @overload
     def __get__(self, group: VerbGroup[SyncSession], owner: type) -> Callable[P, Iterator[T]]: ...
     @overload
     def __get__(self, group: VerbGroup[AsyncSession], owner: type) -> Callable[P, AsyncIterator[T]]: ...
     def __get__(self, group: Any, owner: type) -> Any:
         if group is None:
-            return self
+            return self.unbound
 
         def method(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return group.session.flow(self.flow(group, *args, **kwargs))
+            flow = self.definition(group, *args, **kwargs)
+            iterate = _iterate_async if isinstance(group.session, AsyncSession) else _iterate
+            return iterate(group.session, flow)
 
-        return copy_signature(method, self.flow, self.__signature__)
+        return self.named(method)
+
+
+def _iterate(session: SyncSession, flow: Flow[T]) -> Iterator[T]:
+    with OneFrame(), closing(session.flow(flow)) as found:
+        yield from found
+
+
+async def _iterate_async(session: AsyncSession, flow: Flow[T]) -> AsyncIterator[T]:
+    with OneFrame():
+        async with aclosing(session.flow(flow)) as found:
+            async for each in found:
+                yield each
+
+
+class local(Descriptor, Generic[Owner, P, T]):
+    """Turn a function that works with files of this machine, and blocks, into a method.
+
+    On an async client it runs in a thread, with connections of its own.
+    """
+
+    def __init__(self, definition: Callable[Concatenate[Owner, P], T]) -> None:
+        super().__init__(definition)
+
+    @overload
+    def __get__(self, group: None, owner: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, group: VerbGroup[SyncSession], owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, group: VerbGroup[AsyncSession], owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, group: Any, owner: type) -> Any:
+        if group is None:
+            return self.unbound
+
+        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
+            if isinstance(group.session, AsyncSession):
+                return _in_thread(group, lambda twin: self.definition(twin, *args, **kwargs))
+            with OneFrame():
+                return self.definition(group, *args, **kwargs)
+
+        return self.named(method)
+
+
+class concurrent(Descriptor, Generic[Owner, P, T]):
+    """Turn a function that prepares work with files of this machine into a method that carries it out.
+
+    The function blocks, and returns a coroutine function of the session by which the work is done.
+    """
+
+    def __init__(
+        self, definition: Callable[Concatenate[Owner, P], Callable[[AsyncSession], Coroutine[Any, Any, T]]]
+    ) -> None:
+        super().__init__(definition)
+
+    @overload
+    def __get__(self, group: None, owner: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, group: VerbGroup[SyncSession], owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, group: VerbGroup[AsyncSession], owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, group: Any, owner: type) -> Any:
+        if group is None:
+            return self.unbound
+
+        def prepare(twin: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
+            return self.definition(twin, *args, **kwargs)
+
+        async def carry_out(*args: P.args, **kwargs: P.kwargs) -> Any:
+            with OneFrame():
+                work = await _in_thread(group, lambda twin: prepare(twin, *args, **kwargs))
+                return await work(group.session)
+
+        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
+            if isinstance(group.session, AsyncSession):
+                return carry_out(*args, **kwargs)
+            with OneFrame():
+                return _run_to_end(group.session.server, prepare(group, *args, **kwargs))
+
+        return self.named(method)
+
+
+async def _in_thread(group: VerbGroup[AsyncSession], work: Callable[[Any], T]) -> T:
+    """Let a group of the same kind, which blocks, do work in a thread."""
+
+    def carry_out() -> T:
+        with closing(SyncSession(group.session.server)) as session:
+            return work(type(group)(session))  # type: ignore[arg-type]
+
+    with OneFrame():
+        return await asyncio.to_thread(carry_out)
+
+
+def _run_to_end(server: Server, work: Callable[[AsyncSession], Coroutine[Any, Any, T]]) -> T:
+    async def carry_out() -> T:
+        session = AsyncSession(server)
+        try:
+            return await work(session)
+        finally:
+            await session.close()
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(carry_out())
+    # A notebook: the loop of this thread runs already, and cannot run this.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, carry_out()).result()

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from benchyard.agents import catalog
-from benchyard.client.client import Client
 from benchyard.client.job_request import Body
+from benchyard.client.nouns import SyncNouns
 from benchyard.models.secrets import SecretView
 
 PREFIX = "BMJ_"
@@ -26,7 +26,7 @@ _LARGEST_FILE = 1024**2
 
 
 def with_known_keys(
-    client: Client, body: Body, environ: Mapping[str, str], tell: Callable[[str], None]
+    client: SyncNouns, body: Body, environ: Mapping[str, str], tell: Callable[[str], None]
 ) -> Body:
     """Return the body with a secret for each key that an agent needs and lacks; makes and changes secrets."""
     wanted = _open_keys_of_body(body)
@@ -38,7 +38,7 @@ def with_known_keys(
     return _with_secrets(body, there)
 
 
-def with_pending_keys(client: Client, body: Body, environ: Mapping[str, str]) -> tuple[Body, list[str]]:
+def with_pending_keys(client: SyncNouns, body: Body, environ: Mapping[str, str]) -> tuple[Body, list[str]]:
     """Return the body as `with_known_keys` would, and the names of the secrets to make; changes nothing."""
     wanted = _open_keys_of_body(body)
     if not wanted:
@@ -86,7 +86,7 @@ def _agent_with_secrets(agent: Body, there: set[str]) -> Body:
 class _KeyMemory:
     """Sends keys to the server, and remembers hashes of the keys that were sent."""
 
-    def __init__(self, client: Client, environ: Mapping[str, str], tell: Callable[[str], None]) -> None:
+    def __init__(self, client: SyncNouns, environ: Mapping[str, str], tell: Callable[[str], None]) -> None:
         self._tell = tell
         self._client = client
         self._environ = environ
@@ -104,10 +104,10 @@ class _KeyMemory:
         place = f"{self._client.server.url} {name}"
         if held is None:
             self._remember(place, self._client.secrets.create(name, value), value)
-            self._tell(f"made the secret {name} of your {variable}")
+            self._tell(f"made the secret {name} from ${variable}")
         elif not self._is_same(place, held, value):
             self._remember(place, self._client.secrets.update(name, value), value)
-            self._tell(f"changed the secret {name} to your {variable} of now")
+            self._tell(f"updated the secret {name} from ${variable}")
         return True
 
     def close(self) -> None:

@@ -193,7 +193,9 @@ def _is_free(port: int) -> bool:
 
 
 def _spawn(data: Path, log: Path, port: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "benchyard.cli.main", "serve", "--port", str(port), "--data", str(data)]
+    # Despite $BENCHYARD_HOST: a server that a command starts by itself is for this machine only.
+    options = ["--host", "127.0.0.1", "--port", str(port), "--data", str(data)]
+    command = [sys.executable, "-m", "benchyard.cli.main", "serve", *options]
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         return subprocess.Popen(

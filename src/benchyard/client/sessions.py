@@ -98,7 +98,7 @@ class SyncSession:
         threading.Thread(target=in_thread, daemon=True).start()
         return spawned
 
-    def flow(self, flow: Flow[T]) -> Iterator[T]:
+    def flow(self, flow: Flow[T]) -> Generator[T, None, None]:
         """Carry out an operation and yield its items as they come."""
         with closing(self._drive(flow)) as events:
             for event in events:
@@ -149,7 +149,7 @@ class AsyncSession:
         spawned.task.add_done_callback(spawned.end)
         return spawned
 
-    async def flow(self, flow: Flow[T]) -> AsyncIterator[T]:
+    async def flow(self, flow: Flow[T]) -> AsyncGenerator[T, None]:
         """Carry out an operation and yield its items as they come."""
         async with aclosing(self._drive(flow)) as events:
             async for event in events:

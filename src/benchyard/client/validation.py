@@ -9,25 +9,27 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import random
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field
-
-from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
+from benchyard.benchmarks.files import benchmark_file
+from benchyard.benchmarks.files.scenario_draft import ScenarioDraft, read_scenario
 from benchyard.benchmarks.files.scenario_file import NAME
 from benchyard.client.benchmark_files.environments import resolve_draft
-from benchyard.client.benchmark_files.progress import SILENT, PushProgress
-from benchyard.client.client import AsyncClient, Client
-from benchyard.client.lookup import find_custom_scorer
+from benchyard.client.benchmark_files.folders import scenario_id_of
+from benchyard.client.benchmark_files.progress import SILENT, OnAttempt, PushProgress, ignore_attempt
+from benchyard.client.benchmark_files.results import Kind, ScenarioValidation, ValidationAttempt
+from benchyard.client.lookup import check_path_exists, find_benchmark, find_custom_scorer, find_scenario
+from benchyard.client.nouns import AsyncNouns, SyncNouns
 from benchyard.client.operations import Request, fetch
+from benchyard.client.sessions import AsyncSession
 from benchyard.errors import BenchyardError, UsageError
-from benchyard.models.base import Model
 from benchyard.models.runs import REFERENCE_KEY, ContractResult, RunProfile, ScenarioRunView
 from benchyard.models.scenarios import (
     STRICTEST_FIRST,
@@ -45,64 +47,8 @@ _TEMPORARY = "validation of "
 _SHOWN = 300
 _FILE = "/tmp/.benchyard-reference"  # noqa: S108 (a file of the devbox, which nobody else is in)
 
-Kind = Literal["reference", "nothing"]
 BUILD_FAILED = "the environment could not be built"
 """Beginning of the server's message about a failed build."""
-OnAttempt = Callable[[str, "ValidationAttempt"], None]
-"""Called with the scenario's name and each attempt that is over."""
-
-
-class ValidationAttempt(Model):
-    """A run of a scenario, made to see its score."""
-
-    kind: Kind
-    isolation: Isolation = "clean"
-    run_id: str | None = None
-    score: float | None = None
-    """Score of the run; None if it has none."""
-    scorers: dict[str, float] = Field(default_factory=dict)
-    reasons: list[str] = Field(default_factory=list)
-    """Reasons why it has no score, or why scorers failed or deducted points."""
-    has_errors: bool = False
-    counted: dict[str, int] = Field(default_factory=dict)
-    """Number of tests in the report, for each scorer that makes its runner write one."""
-    seconds: float = 0.0
-
-
-class ScenarioValidation(Model):
-    """Result of validating one scenario."""
-
-    scenario_id: str
-    name: str
-    revision: int = 1
-    isolation: Isolation = "clean"
-    """Isolation of its grading: the author's choice, else the strictest that works."""
-    is_chosen: bool = False
-    """True if the author chose the isolation."""
-    strictest: Isolation | None = None
-    """Strictest isolation in which the reference scores 1.0 and doing nothing does not; None without one."""
-    failed: dict[Isolation, str] = Field(default_factory=dict)
-    """Isolations that were tried and do not work, each with the reason."""
-    is_valid: bool
-    problems: list[str] = Field(default_factory=list)
-    notes: list[str] = Field(default_factory=list)
-    """Remarks that are no failures."""
-    clean_suffices: bool | None = None
-    """True if grading in a clean room gives the same scores; None if that is not known."""
-    attempts: list[ValidationAttempt] = Field(default_factory=list)
-    needs_live: bool = False
-    """True if the reference gets its score only while the processes it started still run."""
-    is_unbuilt: bool = False
-    """True if its environment cannot be built on this server."""
-
-    @property
-    def validated(self) -> ValidatedIsolation | None:
-        """Return the record that is stored with the scenario; None if no isolation works."""
-        if self.strictest is None:
-            return None
-        at = STRICTEST_FIRST.index(self.strictest)
-        failed = {each: why for each, why in self.failed.items() if STRICTEST_FIRST.index(each) < at}
-        return ValidatedIsolation(isolation=self.strictest, failed=failed)
 
 
 @dataclass(frozen=True)
@@ -115,15 +61,11 @@ class ValidationOptions:
     """Time limit of one attempt."""
 
 
-def _silent(name: str, attempt: ValidationAttempt) -> None:
-    """Ignore an attempt."""
-
-
 class Validator:
     """Validates scenarios, with a limit on simultaneous attempts."""
 
     def __init__(
-        self, client: AsyncClient, options: ValidationOptions | None = None, told: OnAttempt = _silent
+        self, client: AsyncNouns, options: ValidationOptions | None = None, told: OnAttempt = ignore_attempt
     ) -> None:
         self._client = client
         self._options = options or ValidationOptions()
@@ -215,7 +157,7 @@ class Validator:
 
 
 @contextlib.asynccontextmanager
-async def temporary(client: AsyncClient, request: ScenarioRequest) -> AsyncIterator[ScenarioView]:
+async def temporary(client: AsyncNouns, request: ScenarioRequest) -> AsyncIterator[ScenarioView]:
     """Make a scenario for the time of a block; its id derives from its content, so copies do not pile up."""
     content = request.model_dump_json(exclude_none=True)
     id = f"benchyard-validation-{hashlib.sha256(content.encode()).hexdigest()}"
@@ -409,7 +351,7 @@ class _Search:
         }
         for name, count in sorted(counts):
             found.append(
-                f"{name}: the reference's report tells of {count} tests; later ones must tell of as many"
+                f"{name}: the reference's report lists {count} tests; later reports must list as many"
             )
         if _is_prepared(scenario):
             found.append("EVALUATION without one answer path: the environment as it is must get 1.0")
@@ -429,7 +371,7 @@ class ValidationTarget:
 
 
 def target_of_draft(
-    client: Client, draft: ScenarioDraft, progress: PushProgress = SILENT
+    client: SyncNouns, draft: ScenarioDraft, progress: PushProgress = SILENT
 ) -> ValidationTarget:
     """Return the target for a folder's scenario, ready to be made for the time of its validation."""
     for type, script in draft.custom_scorers.items():
@@ -447,7 +389,7 @@ def target_of_draft(
 
 
 async def record_isolation(
-    client: AsyncClient, wanted: ValidationTarget, result: ScenarioValidation, *, changes_choice: bool
+    client: AsyncNouns, wanted: ValidationTarget, result: ScenarioValidation, *, changes_choice: bool
 ) -> ScenarioValidation:
     """Store the isolation that was found with a scenario, or in its file; a note tells what was stored."""
     found, scenario = result.validated, wanted.scenario
@@ -492,8 +434,71 @@ def write_isolation(file: Path, found: ValidatedIsolation) -> str:
     return f"`{found.isolation}` was written into {file}: push it to be graded so"
 
 
+def scenario_target(client: SyncNouns, given: str | Path, progress: PushProgress) -> ValidationTarget:
+    """Return the target that is meant: the folder of a scenario, or one of the server by id or name."""
+    path = Path(given)
+    if (path / NAME).exists():
+        return target_of_draft(client, read_scenario(path), progress)
+    check_path_exists(str(given))
+    if path.is_dir() and (isinstance(given, Path) or "/" in given):
+        raise UsageError(f"{given} has no {NAME}; `benchyard scenario new` makes a folder that has one")
+    return ValidationTarget(find_scenario(client, str(given)))
+
+
+def benchmark_targets(client: SyncNouns, given: str | Path, progress: PushProgress) -> list[ValidationTarget]:
+    """Return the scenarios of the benchmark that is meant: a folder, or one of the server by id or name."""
+    check_path_exists(str(given))
+    if not (Path(given) / benchmark_file.NAME).exists():
+        view = find_benchmark(client, str(given))
+        return [ValidationTarget(each) for each in client.benchmarks.definitions(view.id, limit=100)]
+    found = []
+    for each in benchmark_file.read_benchmark(Path(given)).scenarios:
+        if isinstance(each, ScenarioDraft):
+            found.append(target_of_draft(client, each, progress))
+        else:
+            found.append(ValidationTarget(client.scenarios.retrieve(scenario_id_of(client, each))))
+    return found
+
+
+def choose_sample(
+    wanted: Sequence[ValidationTarget], size: int | None, seed: int
+) -> Sequence[ValidationTarget]:
+    """Return so many of the targets, chosen at random; all of them if there are no more."""
+    if size is None or size >= len(wanted):
+        return wanted
+    return random.Random(seed).sample(wanted, size)  # noqa: S311  it chooses what is tried
+
+
+async def validate_all(
+    session: AsyncSession,
+    wanted: Sequence[ValidationTarget],
+    options: ValidationOptions,
+    *,
+    record: bool | None,
+    progress: PushProgress = SILENT,
+) -> list[ScenarioValidation]:
+    """Validate scenarios, and store what was found.
+
+    Results are stored with scenarios of the server unless `record` is False; if it is True, a chosen
+    isolation that does not work is changed, too.
+    """
+    client = AsyncNouns(session)
+    async with AsyncExitStack() as stack:
+        scenarios = [await stack.enter_async_context(present_scenario(client, each)) for each in wanted]
+        with progress.attempts(len(scenarios) * 2 * TWICE) as tell:
+            validator = Validator(client, options, tell)
+            found = await asyncio.gather(*(validator.validate(each) for each in scenarios))
+        results = [each.model_copy(update={"name": lasting_name(each.name)}) for each in found]
+        if record is not False:
+            results = [
+                await record_isolation(client, each, result, changes_choice=record is True)
+                for each, result in zip(wanted, results, strict=True)
+            ]
+        return results
+
+
 @asynccontextmanager
-async def present_scenario(client: AsyncClient, wanted: ValidationTarget) -> AsyncIterator[ScenarioView]:
+async def present_scenario(client: AsyncNouns, wanted: ValidationTarget) -> AsyncIterator[ScenarioView]:
     """Yield the scenario of a target; a folder's scenario exists for the time of the block."""
     if isinstance(wanted.scenario, ScenarioView):
         yield wanted.scenario

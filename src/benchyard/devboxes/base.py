@@ -7,6 +7,7 @@ ended; the folder is the truth.
 """
 
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -69,13 +70,19 @@ class Status:
     """The signal that ended it, if one did."""
 
 
+_MOST_STATUS_BYTES = 64 * 1024
+
+
 def read_status(folder: Path) -> Status | None:
     """Return how the command of this execution folder ended; None while it runs."""
     try:
-        with open(f"{folder}/status.json", "rb", buffering=0) as file:  # noqa: PTH123  (for every command)
-            text = file.read()
+        descriptor = os.open(f"{folder}/status.json", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
+    try:
+        text = os.read(descriptor, _MOST_STATUS_BYTES)
+    finally:
+        os.close(descriptor)
     return Status(**json.loads(text)) if text else None
 
 
@@ -525,7 +532,7 @@ class Driver(ABC):
     def report(self) -> DriverReport:
         """Return what works on this machine and what does not."""
         absent = sorted(set(Capability) - self.capabilities)
-        return DriverReport(missing={name.value: "this driver does not have it" for name in absent})
+        return DriverReport(missing={name.value: "this driver does not support it" for name in absent})
 
     @abstractmethod
     async def start(self, spec: DevboxSpec) -> None:

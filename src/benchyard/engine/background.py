@@ -5,9 +5,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from benchyard.errors import StoreError
+from benchyard.errors import BenchyardError, StoreError
 
 GRACE_SECONDS = 10
 _FIRST_DELAY_SECONDS = 0.1
@@ -15,9 +15,58 @@ _LONGEST_DELAY_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 BackgroundTask = Callable[[], Coroutine[Any, Any, None]]
+
+
+# The keys of tasks that more than one place starts, waits for or cancels.
+
+
+def devbox_key(devbox_id: str) -> str:
+    """Return the key of work on a devbox itself."""
+    return f"devbox/{devbox_id}"
+
+
+def snapshot_key_prefix(devbox_id: str) -> str:
+    """Return the prefix of the keys of work on a devbox's snapshots."""
+    return f"snapshot/{devbox_id}/"
+
+
+def blueprint_key(blueprint_id: str) -> str:
+    """Return the key of a blueprint's build."""
+    return f"blueprint/{blueprint_id}"
+
+
+def plan_key(job_id: str) -> str:
+    """Return the key of a job's planning."""
+    return f"job/{job_id}/plan"
+
+
+def trial_key(trial_id: str) -> str:
+    """Return the key of a trial."""
+    return f"trial/{trial_id}"
+
+
+def run_key_prefix(run_id: str) -> str:
+    """Return the prefix of the keys of all work on a scenario run."""
+    return f"run/{run_id}/"
+
+
+def scoring_key(run_id: str) -> str:
+    """Return the key of the scoring of a scenario run."""
+    return run_key_prefix(run_id) + "scoring"
+
+
+def benchmark_run_key(run_id: str) -> str:
+    """Return the key of the end of a benchmark run."""
+    return f"benchmark-run/{run_id}/end"
+
+
+def removal_key(subject: str) -> str:
+    """Return the key of the removal of a job, a benchmark run or a scenario run."""
+    return f"removal/{subject}"
 
 
 class BackgroundTasks:
@@ -43,6 +92,19 @@ class BackgroundTasks:
         if finish:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
+
+    def repeat(self, key: str, work: BackgroundTask, seconds: float, what: str) -> None:
+        """Do a work again and again after pauses of this length; `what` names it in the log if it fails."""
+
+        async def repeat() -> None:
+            while True:
+                try:
+                    await work()
+                except (BenchyardError, OSError) as error:
+                    _log.warning("%s: failed, will try again: %s", what, error)
+                await asyncio.sleep(seconds)
+
+        self.start(key, repeat)
 
     def under_way(self, prefix: str) -> list[str]:
         """Return the keys with running tasks: all under a prefix that ends with a slash, else this key."""
@@ -102,12 +164,12 @@ async def _run_after(key: str, earlier: set[asyncio.Task[None]], job: Background
         _log.exception("background work failed for %s", key)
 
 
-async def retry_store(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+async def retry_store(ask: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return the store's answer; ask again while the store is locked, gone or full, since no caller would."""
     delay = _FIRST_DELAY_SECONDS
     while True:
         try:
-            return await ask()
+            return await ask(*args, **kwargs)
         except StoreError as error:
             if not error.retryable:
                 raise

@@ -68,16 +68,6 @@ class EngineContext:
             _log.warning("a line of the log of %s is lost: %s", devbox_id, error)
 
 
-def devbox_key(devbox_id: str) -> str:
-    """Return the key of background work on a devbox itself."""
-    return f"devbox/{devbox_id}"
-
-
-def snapshot_key_prefix(devbox_id: str) -> str:
-    """Return the prefix of the keys of background work on a devbox's snapshots."""
-    return f"snapshot/{devbox_id}/"
-
-
 @dataclass(frozen=True)
 class Caller:
     """Origin of a request: the id for the new thing, the request's hash, and the key it came with."""

@@ -20,16 +20,14 @@ from benchyard.engine.images.blueprints import Blueprints
 from benchyard.engine.images.library import ImageLibrary, ImageUpkeep
 from benchyard.engine.images.transfers import Transfers
 from benchyard.engine.jobs.model_access import TrialModelAccess
-from benchyard.engine.jobs.request import JobRequestResolver, NetworkCheck
+from benchyard.engine.jobs.request import JobRequestResolver
 from benchyard.engine.jobs.rescoring import JobRescorings
 from benchyard.engine.jobs.scheduler import Capacity, Scheduler
-from benchyard.engine.jobs.service import JobParts, Jobs
+from benchyard.engine.jobs.service import Jobs
 from benchyard.engine.jobs.store import JobStore
 from benchyard.engine.jobs.teardown import Teardown
-from benchyard.engine.jobs.trial_context import AgentProvider, JobInputs, TrialServices
 from benchyard.engine.network.gateway_access import Grants
 from benchyard.engine.network.gateway_configs import GatewayConfigs
-from benchyard.engine.network.gateway_tokens import GatewayTokens, reopen_doors
 from benchyard.engine.network.model_routes import ModelKeys, ModelUpstreams
 from benchyard.engine.network.policies import NetworkPolicies
 from benchyard.engine.removals import Removals
@@ -38,14 +36,14 @@ from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.engine.runs.log_archive import RunLogs
 from benchyard.engine.runs.model_access import ModelSpending, RunGateways
 from benchyard.engine.runs.reference_reports import ReferenceReports
-from benchyard.engine.runs.scenario_runs import RunCollaborators, RunCollections, ScenarioRuns
+from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.engine.runs.scoring import Scoring
 from benchyard.engine.runs.traces import Traces
 from benchyard.engine.scenarios.benchmarks import Benchmarks
 from benchyard.engine.scenarios.custom_scorers import CustomScorers, ScorerValidation
 from benchyard.engine.scenarios.deletion import Deletions
 from benchyard.engine.scenarios.public import ShippedBenchmarks
-from benchyard.engine.scenarios.scenarios import ScenarioCollections, Scenarios
+from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.hosts.kits import KitFolders
 from benchyard.hosts.machine import this_machine
 from benchyard.models.agents import RegisteredAgent
@@ -56,48 +54,7 @@ from benchyard.models.network_policies import NetworkPolicy
 from benchyard.models.runs import BenchmarkRun, ReferenceReport, ScenarioRun
 from benchyard.models.scenarios import CustomScorer, Scenario
 from benchyard.models.snapshots import Snapshot
-from benchyard.store.collection import Collection
 from benchyard.store.database import Store
-
-
-@dataclass(frozen=True)
-class JobCollaborators:
-    """Services of the engine that jobs use."""
-
-    benchmarks: Benchmarks
-    runs: ScenarioRuns
-    benchmark_runs: BenchmarkRuns
-    gateways: RunGateways
-    agents: AgentProvider
-    policies: NetworkPolicies
-
-
-def make_jobs(tools: EngineContext, store: Store, collaborators: JobCollaborators) -> Jobs:
-    """Return the jobs of this server; their `open` resumes those of an earlier server."""
-    job_store = JobStore(store, tools.work)
-    spending, keys = collaborators.gateways.spending, collaborators.gateways.keys
-    access = TrialModelAccess(tools, spending, keys, collaborators.runs.scenarios)
-    job_inputs = JobInputs(collaborators.runs.scenarios, collaborators.agents, keys)
-    teardown = Teardown(job_store, collaborators.runs, collaborators.benchmark_runs, access)
-    services = TrialServices(tools, collaborators.runs, spending.traces, job_store, access)
-    capacity = Capacity(this_machine(), tools.settings)
-    parts = JobParts(
-        resolver=JobRequestResolver(
-            collaborators.benchmarks,
-            collaborators.runs.scenarios,
-            collaborators.agents,
-            keys,
-            NetworkCheck(collaborators.policies),
-            tools.workers.call,
-        ),
-        job_inputs=job_inputs,
-        scheduler=Scheduler(services, job_inputs, capacity, teardown),
-        teardown=teardown,
-        rescorings=JobRescorings(tools, job_store, collaborators.runs, collaborators.benchmark_runs),
-    )
-    return Jobs(
-        tools, job_store, parts, collaborators.benchmark_runs, collaborators.runs.prerequisites.unbuilt
-    )
 
 
 @dataclass(frozen=True)
@@ -127,7 +84,6 @@ class Engine:
     jobs: Jobs
     agents: Agents
     gateway_configs: GatewayConfigs
-    gateway_tokens: GatewayTokens
     network_policies: NetworkPolicies
     run_gateways: RunGateways
     deletions: Deletions
@@ -148,18 +104,48 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
     policies = NetworkPolicies(store.collection("network_policies", NetworkPolicy))
     library = ImageLibrary(tools, blueprints)
     built = Blueprints(tools, blueprints, library.upkeep, policies)
-    async with Devboxes(tools, image_resolver, Prerequisites(built, agents), configs, policies) as devboxes:
+    prerequisites = Prerequisites(built, agents)
+    async with Devboxes(tools, image_resolver, prerequisites, configs, policies) as devboxes:
         scorers = CustomScorers(store.collection("custom_scorers", CustomScorer))
-        scenarios = Scenarios(_scenarios(store), scorers, image_resolver)
+        scenarios = Scenarios(
+            store.collection("scenarios", Scenario),
+            store.collection("scenario_revisions", Scenario),
+            scorers,
+            image_resolver,
+        )
         benchmarks = Benchmarks(store.collection("benchmarks", Benchmark), scenarios)
-        records = _records(store)
+        run_records = store.live("scenario_runs", ScenarioRun)
+        benchmark_run_records = store.collection("benchmark_runs", BenchmarkRun)
+        traces = Traces(tools, run_records)
+        spending = ModelSpending(grants, run_records, traces, tools.workers)
+        keys = ModelKeys(ModelUpstreams(tools.settings), tools.secrets)
+        gateways = RunGateways(tools, spending, keys, scenarios)
         references = ReferenceReports(store.collection("reference_reports", ReferenceReport))
-        scoring = Scoring(tools, scorers, kits, policies, references)
-        gateways = _gateways(tools, grants, records.scenario_runs, scenarios)
-        runs = ScenarioRuns(tools, records, scenarios, RunCollaborators(devboxes, scoring, gateways))
-        benchmark_runs = BenchmarkRuns(tools, records.benchmark_runs, benchmarks, runs)
-        jobs = make_jobs(
-            tools, store, JobCollaborators(benchmarks, runs, benchmark_runs, gateways, agents, policies)
+        scoring = Scoring(tools, scorers, kits, policies, prerequisites, references)
+        runs = ScenarioRuns(
+            tools, run_records, benchmark_run_records, scenarios, devboxes, prerequisites, scoring, gateways
+        )
+        benchmark_runs = BenchmarkRuns(tools, benchmark_run_records, benchmarks, runs)
+        job_store = JobStore(store, tools.work)
+        access = TrialModelAccess(tools, spending, keys, scenarios)
+        teardown = Teardown(job_store, runs, benchmark_runs, access)
+        resolver = JobRequestResolver(benchmarks, scenarios, agents, keys, policies, tools.workers.call)
+        capacity = Capacity(this_machine(), tools.settings)
+        scheduler = Scheduler(
+            tools, scenarios, agents, keys, runs, traces, job_store, access, capacity, teardown
+        )
+        jobs = Jobs(
+            tools,
+            job_store,
+            resolver,
+            agents,
+            scenarios,
+            scheduler,
+            teardown,
+            JobRescorings(tools, job_store, runs, benchmark_runs),
+            access,
+            benchmark_runs,
+            prerequisites,
         )
         deletions = Deletions(
             benchmarks, scenarios, jobs.records, benchmark_runs.records, runs.records, tools.objects
@@ -184,7 +170,7 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
             scenario_runs=runs,
             benchmark_runs=benchmark_runs,
             run_logs=RunLogs(tools, runs),
-            traces=gateways.spending.traces,
+            traces=traces,
             scorer_validation=ScorerValidation(tools, devboxes, scorers),
             jobs=jobs,
             deletions=deletions,
@@ -194,14 +180,13 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
             agents=agents,
             gateway_configs=configs,
             run_gateways=gateways,
-            gateway_tokens=GatewayTokens(tools, devboxes, configs),
             network_policies=policies,
         )
-        await _take_up(engine, tools)
+        await _take_up(engine)
         yield engine
 
 
-async def _take_up(engine: Engine, tools: EngineContext) -> None:
+async def _take_up(engine: Engine) -> None:
     """Resume an earlier server's work; jobs last, since they use all other services."""
     await engine.snapshots.open()
     await engine.blueprints.open()
@@ -212,26 +197,7 @@ async def _take_up(engine: Engine, tools: EngineContext) -> None:
     await engine.agents.open()
     await engine.gateway_configs.open()
     await ShippedBenchmarks(engine.scorers, engine.scenarios, engine.benchmarks).open()
-    await reopen_doors(tools)
+    await engine.devboxes.reopen_doors()
     await engine.jobs.open()
     await engine.removals.open()
     engine.retention.open()
-
-
-def _records(store: Store) -> RunCollections:
-    return RunCollections(
-        store.live("scenario_runs", ScenarioRun), store.collection("benchmark_runs", BenchmarkRun)
-    )
-
-
-def _gateways(
-    tools: EngineContext, grants: Grants, runs: Collection[ScenarioRun], scenarios: Scenarios
-) -> RunGateways:
-    spending = ModelSpending(grants, runs, Traces(tools, runs), tools.workers)
-    return RunGateways(tools, spending, ModelKeys(ModelUpstreams(tools.settings), tools.secrets), scenarios)
-
-
-def _scenarios(store: Store) -> ScenarioCollections:
-    return ScenarioCollections(
-        store.collection("scenarios", Scenario), store.collection("scenario_revisions", Scenario)
-    )

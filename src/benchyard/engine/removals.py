@@ -13,9 +13,9 @@ from functools import partial
 
 from sqlalchemy import Connection, delete, select
 
-from benchyard.engine.background import retry_store
+from benchyard.engine.background import devbox_key, removal_key, retry_store, run_key_prefix
 from benchyard.engine.clock import now_ms
-from benchyard.engine.context import EngineContext, devbox_key
+from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import FINAL_KIND, SCORING_KIND
 from benchyard.engine.jobs.service import Jobs
 from benchyard.engine.network.gateway_access import Grants
@@ -24,7 +24,7 @@ from benchyard.engine.runs.model_access import grant_id_of
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.engine.scenarios.deletion import Deletions
 from benchyard.errors import BenchyardError, Conflict, NotFound
-from benchyard.hosts.cancellation import run_to_end
+from benchyard.hosts.cancellation import run_to_end, wait_at_most
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.objects import StoredObject
 from benchyard.models.removals import Removal, RemovalKind, RemovalView, RemovedRun
@@ -105,17 +105,18 @@ class Removals:
             run = await self._runs.get(id)
             await self._require_no_job(run)
             _require_ended(run)
-            size = await self._sizes([run])
-            removal = self._removal("scenario_run", id, [], [run])
-            await self._begin(removal, None)
-            return RemovalView(id=id, kind="scenario_run", name=run.name, n_scenario_runs=1, **size)
+            view = await self.scenario_run_size(run)
+            await self._begin(self._removal("scenario_run", id, [], [run]), None)
+            return view
 
         return await self._once(request_id, ask)
 
     async def job_size(self, id: str) -> RemovalView:
         """Return what deleting a job would remove."""
         job = await self._jobs.get(id)
-        trials = await self._count("trials", id)
+        own = TABLES["trials"]
+        query = select(own.c.id).where(own.c.parent == id)
+        trials = await self._store.read(lambda connection: len(connection.execute(query).all()))
         view = await self._view("job", id, job.name, job.benchmark_run_ids)
         return view.model_copy(update={"n_trials": trials})
 
@@ -140,9 +141,7 @@ class Removals:
             while len(self._answers) > _REMEMBERED:
                 self._answers.popitem(last=False)
         # A long deletion goes on after the request has been answered.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(HOLD_SECONDS):
-                await self._tools.work.settle(_key(view.id))
+        await wait_at_most(HOLD_SECONDS, self._tools.work.settle(removal_key(view.id)))
         return view
 
     async def _plan(self, kind: RemovalKind, id: str, parents: Sequence[str]) -> Removal:
@@ -180,7 +179,7 @@ class Removals:
         self._start(removal)
 
     def _start(self, removal: Removal) -> None:
-        self._tools.work.start(_key(removal.subject), partial(self._carry_out, removal))
+        self._tools.work.start(removal_key(removal.subject), partial(self._carry_out, removal))
 
     async def _carry_out(self, removal: Removal) -> None:
         turns = asyncio.Semaphore(_AT_ONCE)
@@ -189,30 +188,30 @@ class Removals:
             await self._remove_images({each.id for each in removal.runs})
             for grant_id in removal.grant_ids:
                 await self._grants.forget(grant_id)
-            await self._remove_objects([each.id for each in removal.runs])
-            await retry_store(partial(self._remove_rows, removal))
+            for stored in await self._objects([run.id for run in removal.runs]):
+                await self._tools.objects.remove(stored.id)
+            await retry_store(self._remove_rows, removal)
             await self._deletions.sweep(removal.scenario_ids)
-            await retry_store(partial(self._forget, removal.id))
+            with contextlib.suppress(NotFound):
+                await retry_store(self.records.delete, removal.id)
         except (BenchyardError, OSError) as error:
             # The record stays: the next pass, or the next server, resumes it.
             _log.warning("not everything of %s could be deleted, will try again: %s", removal.subject, error)
 
     async def _remove_run(self, run: RemovedRun, turns: asyncio.Semaphore) -> None:
+        """Remove a run, and its devbox with its services, outputs, log and record."""
+        tools, devbox_id = self._tools, run.devbox_id
         async with turns:
-            await self._tools.work.cancel(f"run/{run.id}/")
+            await tools.work.cancel(run_key_prefix(run.id))
             with contextlib.suppress(NotFound):
-                await retry_store(partial(self._runs.records.delete, run.id))
-            await self._remove_devbox(run.devbox_id)
-
-    async def _remove_devbox(self, devbox_id: str) -> None:
-        """Remove the devbox of an ended run: its services, its outputs, its log and its record."""
-        await self._runs.end_devbox(devbox_id)
-        await self._tools.work.settle(devbox_key(devbox_id))
-        for each in (devbox_id, *await asyncio.to_thread(self._tools.host.folders, f"{devbox_id}-")):
-            await self._tools.host.forget(each)
-            await asyncio.to_thread(self._tools.journal.forget, each)
-        with contextlib.suppress(NotFound):
-            await retry_store(partial(self._tools.live_devboxes.records.delete, devbox_id))
+                await retry_store(self._runs.records.delete, run.id)
+            await self._runs.end_devbox(devbox_id)
+            await tools.work.settle(devbox_key(devbox_id))
+            for held in (devbox_id, *await asyncio.to_thread(tools.host.folders, f"{devbox_id}-")):
+                await tools.host.forget(held)
+                await asyncio.to_thread(tools.journal.forget, held)
+            with contextlib.suppress(NotFound):
+                await retry_store(tools.live_devboxes.records.delete, devbox_id)
 
     async def _remove_images(self, run_ids: set[str]) -> None:
         """Remove final states, and the images frozen for scoring."""
@@ -220,10 +219,6 @@ class Removals:
             if image.kind in (FINAL_KIND, SCORING_KIND) and image.id.partition("-")[0] in run_ids:
                 with contextlib.suppress(NotFound):
                     await self._tools.images.remove(image.id)
-
-    async def _remove_objects(self, run_ids: Sequence[str]) -> None:
-        for stored in await self._objects(run_ids):
-            await self._tools.objects.remove(stored.id)
 
     async def _remove_rows(self, removal: Removal) -> None:
         trials, runs = TABLES["trials"], TABLES["benchmark_runs"]
@@ -236,16 +231,10 @@ class Removals:
 
         await self._store.write_whole(work)
 
-    async def _forget(self, id: str) -> None:
-        with contextlib.suppress(NotFound):
-            await self.records.delete(id)
-
     async def _objects(self, run_ids: Sequence[str]) -> list[StoredObject]:
         found: list[StoredObject] = []
         for part in _chunks(run_ids):
-            found += await retry_store(
-                partial(self._tools.objects.records.all, {f"metadata.{RUN_KEY}": part})
-            )
+            found += await retry_store(self._tools.objects.records.all, {f"metadata.{RUN_KEY}": part})
         return found
 
     async def _children(self, parents: Sequence[str]) -> list[ScenarioRun]:
@@ -265,11 +254,6 @@ class Removals:
         size = sum(each.size_bytes or 0 for each in objects if each.path is not None)
         size += sum(run.final_state.size_bytes for run in runs if run.final_state)
         return {"n_objects": len(objects), "size_bytes": size}
-
-    async def _count(self, table: str, parent: str) -> int:
-        own = TABLES[table]
-        query = select(own.c.id).where(own.c.parent == parent)
-        return await self._store.read(lambda connection: len(connection.execute(query).all()))
 
     async def _require_no_job(self, run: ScenarioRun | BenchmarkRun) -> None:
         job_id = run.metadata.get(JOB_KEY)
@@ -292,7 +276,3 @@ def _require_ended(run: ScenarioRun) -> None:
 def _chunks(ids: Iterable[str]) -> list[list[str]]:
     every = list(ids)
     return [every[at : at + _CHUNK] for at in range(0, len(every), _CHUNK)]
-
-
-def _key(id: str) -> str:
-    return f"removal/{id}"

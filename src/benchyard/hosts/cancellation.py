@@ -1,8 +1,9 @@
-"""Work that runs to its end although its caller was cancelled."""
+"""Work that runs to its end although its caller was cancelled, and waits that end by themselves."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 from benchyard.errors import BenchyardError
@@ -22,10 +23,17 @@ async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, BenchyardError):
             # The cancelled caller does not learn the result, and other work may have been in its way.
-            _log.info("failed after nobody waited for it any more: %s", error.message)
+            _log.info("failed after its caller was cancelled: %s", error.message)
         elif error is not None:
-            _log.error("failed after nobody waited for it any more", exc_info=error)
+            _log.error("failed after its caller was cancelled", exc_info=error)
         raise
+
+
+async def wait_at_most(seconds: float, event: Awaitable[object]) -> None:
+    """Wait for this, but no longer than this many seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event
 
 
 _PATIENCE_SECONDS = 10.0

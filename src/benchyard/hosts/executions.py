@@ -116,23 +116,31 @@ class HostExecution:
     capture: Capture | None = None
     output_bytes: int | None = None
     """Limit of each stream, if known: for one from an earlier server it is not."""
+    final_bytes: tuple[int, int] | None = None
+    """Bytes of both streams, once no more can come."""
+
+    def stream_bytes(self) -> tuple[int, int]:
+        """Return the bytes of its standard output, and of its standard error."""
+        if self.final_bytes is not None:
+            return self.final_bytes
+        return output.size(f"{self.folder}/stdout"), output.size(f"{self.folder}/stderr")
 
     @property
     def kept_bytes(self) -> int:
         """Return the bytes of its output."""
-        return output.size(f"{self.folder}/stdout") + output.size(f"{self.folder}/stderr")
-
-    def _granted(self, limits: DevboxLimits) -> int:
-        if self.output_bytes is not None:
-            return self.output_bytes
-        return (
-            max(output.size(f"{self.folder}/{name}") for name in ("stdout", "stderr")) or limits.output_bytes
-        )
+        return sum(self.stream_bytes())
 
     def state(self, devbox_id: str, limits: DevboxLimits) -> ExecutionState:
         """Return the state reported to the server."""
         status = self.status
         state = "completed" if status else "running" if self.is_started else "queued"
+        stdout_bytes, stderr_bytes = self.stream_bytes()
+        hint = self.hint
+        if status and not hint:
+            granted = self.output_bytes
+            if granted is None:
+                granted = max(stdout_bytes, stderr_bytes) or limits.output_bytes
+            hint = hint_from_status(status, granted)
         return ExecutionState(
             id=self.request.id,
             devbox_id=devbox_id,
@@ -142,11 +150,11 @@ class HostExecution:
             exit_status=status.exit_status if status else None,
             start_ms=self.created_ns // 1_000_000,
             end_ms=status.ended_ms if status else None,
-            stdout_bytes=output.size(f"{self.folder}/stdout"),
-            stderr_bytes=output.size(f"{self.folder}/stderr"),
+            stdout_bytes=stdout_bytes,
+            stderr_bytes=stderr_bytes,
             stdout_truncated=bool(status and status.stdout_truncated),
             stderr_truncated=bool(status and status.stderr_truncated),
-            hint=self.hint or (hint_from_status(status, self._granted(limits)) if status else None),
+            hint=hint,
             signal=status.signal if status else None,
             timed_out=bool(status and status.timed_out),
         )
@@ -221,6 +229,7 @@ class HostExecutions:
             _try_to_write(execution.folder / "hint", hint)
         execution.status = status
         execution.hint = hint
+        execution.final_bytes = execution.stream_bytes()
         execution.done.set()
         if self._ended_bytes is not None:
             self._ended_bytes += execution.kept_bytes

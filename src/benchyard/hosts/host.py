@@ -27,8 +27,8 @@ from benchyard.devboxes.base import (
 )
 from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound
 from benchyard.hosts import output, state
-from benchyard.hosts.cancellation import PendingWork
-from benchyard.hosts.devbox import DevboxTies, HostDevbox
+from benchyard.hosts.cancellation import PendingWork, wait_at_most
+from benchyard.hosts.devbox import HostDevbox
 from benchyard.hosts.grading import DevboxGrading
 from benchyard.hosts.output import OutputBudget
 from benchyard.hosts.requests import ExecRequest, ExecutionState, HostActivity, StartRequest
@@ -102,7 +102,7 @@ class HostEvents:
             self._queue.put_nowait(event)
         except asyncio.QueueFull:
             # Events are hints: a reader that is this far behind looks at the state anyway.
-            _logger.warning("an event was dropped because nobody reads them: %s", event)
+            _logger.warning("an event was dropped because its reader is too far behind: %s", event)
 
     async def next(self) -> Event:
         """Wait for the next event."""
@@ -184,9 +184,7 @@ class Host:
         self._events = HostEvents()
         self._executions_started = 0
         self._outputs = outputs or OutputBudget()
-        self._ties = DevboxTies(
-            driver, self._spawn, self._execution_ended, self._execution_started, vault, self._outputs
-        )
+        self._vault = vault
         self._defaults = DefaultImages(driver, images)
         self.doors = HostDoors(driver, self._devbox)
         self.rooms = DevboxGrading(driver, images, devbox=self._devbox, lock=self._lock, image=self._image)
@@ -251,7 +249,17 @@ class Host:
             tracing=request.tracing,
             tracing_switch=request.tracing_switch,
         )
-        devbox = self._devboxes[request.id] = HostDevbox(entry, spec, self._ties, image.env if image else {})
+        devbox = self._devboxes[request.id] = HostDevbox(
+            entry,
+            spec,
+            image_env=image.env if image else {},
+            driver=self._driver,
+            vault=self._vault,
+            outputs=self._outputs,
+            spawn=self._spawn,
+            on_start=self._execution_started,
+            on_end=lambda devbox_id, id: self._events.tell(ExecutionEnded(devbox_id, id)),
+        )
         self._ended.pop(request.id, None)
         return devbox
 
@@ -325,7 +333,7 @@ class Host:
             self._journal.write(devbox.entry)
         except OSError as error:
             # The next host looks for it once more, and does not find it.
-            _logger.warning("it is not noted that devbox %s has ended: %s", devbox.spec.id, error)
+            _logger.warning("the end of devbox %s is not recorded: %s", devbox.spec.id, error)
         await devbox.end(reason)
         self._remember(devbox.spec.id)
 
@@ -370,6 +378,11 @@ class Host:
             await asyncio.to_thread(self._journal.forget, devbox_id)
             self._devboxes.pop(devbox_id, None)
             self._ended.pop(devbox_id, None)
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Return the capabilities of this machine's devboxes."""
+        return self._driver.capabilities
 
     def report(self) -> tuple[frozenset[Capability], DriverReport]:
         """Return the capabilities of this machine's devboxes, and the remedies for missing ones."""
@@ -442,9 +455,7 @@ class Host:
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 break
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, _LOOK_AGAIN_SECONDS)):
-                    await execution.done.wait()
+            await wait_at_most(min(left, _LOOK_AGAIN_SECONDS), execution.done.wait())
             devbox.look(execution_id)
         return execution.state(devbox_id, devbox.spec.limits)
 
@@ -530,9 +541,6 @@ class Host:
 
     def _execution_started(self) -> None:
         self._executions_started += 1
-
-    def _execution_ended(self, devbox_id: str, execution_id: str) -> None:
-        self._events.tell(ExecutionEnded(devbox_id, execution_id))
 
     async def _listen(self) -> None:
         async for event in self._driver.events():

@@ -314,6 +314,12 @@ class ImageStore:
         images, _ = read_records(self._holds, f"{holder}.json")
         return images[0] if images else None
 
+    async def _all_held(self) -> tuple[Iterable[Image], bool]:
+        """Return the images that holders keep, and whether all of them are known."""
+        if self._holders <= self._held.keys():
+            return tuple(self._held.values()), True
+        return await asyncio.to_thread(read_records, self._holds)
+
     async def release(self, holder: str) -> None:
         """End a hold, if there is one, and remove layers that are no longer needed."""
         check_id(holder)
@@ -386,7 +392,7 @@ class ImageStore:
         self._drop(image.id)
         self._images[image.id] = image
         try:
-            await asyncio.to_thread(write_record, self._records, image)
+            await asyncio.to_thread(write_record, self._records, image, lasts=image.kind not in PASSING)
         except OSError as error:
             self._drop(image.id)
             raise ImageError(f"the record of image {image.name!r} could not be written: {error}") from error
@@ -414,7 +420,7 @@ class ImageStore:
             loose = None if among is None else set(self._loose)
             if loose is not None and not loose:
                 return
-            held, readable = await asyncio.to_thread(read_records, self._holds)
+            held, readable = await self._all_held()
             if not (self._complete and readable):
                 return
             named = set(self._named).union(*(image.layers for image in held))

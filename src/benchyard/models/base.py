@@ -1,6 +1,7 @@
 """Base classes and types of all models: the rules of the wire, and the columns of stored records."""
 
 from collections.abc import Collection, Iterator
+from enum import Enum
 from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints
@@ -36,8 +37,8 @@ Metadata = Annotated[dict[ShortText, Annotated[str, Field(max_length=65536)]], F
 """Labels that users put on things."""
 
 
-MOST_SHOWN = 12
-"""Largest number of fields in a model's `repr`."""
+LONGEST_REPR = 92
+"""Length of a model's `repr`, before the number of the fields that are left out."""
 LONGEST_SHOWN = 60
 UNSHOWN = frozenset({"reference_output"})
 
@@ -52,7 +53,9 @@ class Brief(str):
 
 
 def _brief(value: Any) -> str:
-    """Return a value as one short line."""
+    """Return a value as a part of a line."""
+    if isinstance(value, Enum):
+        return repr(value.value)
     if isinstance(value, BaseModel):
         id = value.__dict__.get("id")
         return (
@@ -79,17 +82,21 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Return its fields, shortened to a few lines, without secrets or the solution of a scenario."""
+        """Yield its first fields, as many as fit a line, without secrets or the solution of a scenario."""
         fields = type(self).model_fields
         shown = [
             (name, value)
             for name, value in self.__dict__.items()
             if value not in (None, [], {}) and (name not in fields or fields[name].repr)
         ]
-        for name, value in shown[:MOST_SHOWN]:
-            yield name, Brief("..." if name in UNSHOWN else _brief(value))
-        if len(shown) > MOST_SHOWN:
-            yield None, Brief(f"... {len(shown) - MOST_SHOWN} more fields")
+        left = LONGEST_REPR - len(type(self).__name__)
+        for number, (name, value) in enumerate(shown):
+            told = Brief("..." if name in UNSHOWN else _brief(value))
+            left -= len(name) + len(told) + len("=, ")
+            if left < 0 and number:
+                yield None, Brief(f"... {len(shown) - number} more fields")
+                return
+            yield name, told
 
     def __copy__(self) -> Self:
         """Copy as pydantic does, but without extra and private fields, which no model here has."""

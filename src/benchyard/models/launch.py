@@ -7,6 +7,7 @@ from pydantic import Field
 
 from benchyard.models.base import Model, WireBool, WireFloat, WireInt
 
+DEFAULT_USER = "user"
 KEEP_ALIVE_DEFAULT_SECONDS = 3600
 KEEP_ALIVE_MAX_SECONDS = 172_800
 SUSPEND_DEADLINE_DEFAULT_MS = 30_000
@@ -80,6 +81,11 @@ class LaunchParameters(Model):
     required_services: list[str] | None = None
     resource_size_request: Size | None = None
     user_parameters: UserParameters | None = None
+
+    @property
+    def username(self) -> str:
+        """Return the name of the devbox's user."""
+        return self.user_parameters.username if self.user_parameters else DEFAULT_USER
 
     @property
     def idle_policy(self) -> AfterIdle | None:

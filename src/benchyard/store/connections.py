@@ -33,6 +33,10 @@ class DatabaseConnections(ABC):
         """Run a transaction; a cancellation is delivered only after it is written or has failed."""
         return await until_ended(asyncio.ensure_future(self.write(work)))
 
+    async def prepare(self, work: Callable[[Connection], R]) -> R:
+        """Run the first transaction, which may wait long for servers that start at the same time."""
+        return await self.write(work)
+
     @abstractmethod
     async def close(self) -> None:
         """Close all connections."""

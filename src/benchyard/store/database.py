@@ -41,7 +41,7 @@ class Store:
     async def __aenter__(self) -> Self:
         self._connections = _kind(self._url.drivername)(self._url)
         try:
-            await self.write(migrate)
+            await self._connections.prepare(migrate)
         except BaseException:
             await self._close()
             raise

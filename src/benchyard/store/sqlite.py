@@ -26,8 +26,9 @@ from benchyard.store.statements import Statement, StatementRows, apply_together
 R = TypeVar("R")
 
 _MOST_AT_ONCE = 100
+_ROUGHLY_MS = 500
+"""Difference in patience for which the connection is not told anew."""
 _BEGIN, _COMMIT = Statement(text("BEGIN IMMEDIATE")), Statement(text("COMMIT"))
-_PATIENCE_MS = 5000
 
 
 @dataclass
@@ -141,8 +142,8 @@ class SqliteWriter:
 
     def _wait_for(self, connection: Connection, seconds: float) -> None:
         """Set how long a write waits for another process's lock on the file, if that differs from before."""
-        patience_ms = max(0, min(_PATIENCE_MS, int(seconds * 1000)))
-        if self._patience_ms - patience_ms not in range(_PATIENCE_MS // 10):
+        patience_ms = max(0, int(seconds * 1000))
+        if self._patience_ms - patience_ms not in range(_ROUGHLY_MS):
             connection.exec_driver_sql(f"PRAGMA busy_timeout={patience_ms}")
             self._patience_ms = patience_ms
 
@@ -159,7 +160,13 @@ class SqliteWriter:
 _READERS = 4
 _PATIENCE_SECONDS = 5.0
 """Seconds that a write waits while another process has the file locked."""
-_PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
+_OPENING_SECONDS = 30.0
+"""The same for making the schema and setting up connections, which on a busy machine take several seconds."""
+_PRAGMAS = (
+    f"busy_timeout={_OPENING_SECONDS * 1000:.0f}",
+    *("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"),
+    f"busy_timeout={_PATIENCE_SECONDS * 1000:.0f}",
+)
 
 
 class SqliteConnections(DatabaseConnections):
@@ -188,6 +195,9 @@ class SqliteConnections(DatabaseConnections):
     async def write_whole(self, work: Callable[[Connection], R]) -> R:
         # Avoid a task of its own, which costs as much as the work itself.
         return await until_ended(self._writer.begin(work, time.monotonic() + _PATIENCE_SECONDS))
+
+    async def prepare(self, work: Callable[[Connection], R]) -> R:
+        return await self._writer.write(work, time.monotonic() + _OPENING_SECONDS)
 
     async def close(self) -> None:
         await self._writer.close()

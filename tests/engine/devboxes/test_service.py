@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.engine.context import Caller, EngineContext, snapshot_key_prefix
+from benchyard.engine.background import snapshot_key_prefix
+from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.engine import Engine
 from benchyard.errors import Conflict
 from benchyard.models.devboxes import Devbox, DevboxRequest, DevboxStatus

@@ -105,7 +105,7 @@ def test_neither_key_nor_token_is_in_the_database(tmp_path: Path) -> None:
 
     async def scenario(engine: Engine, tools: EngineContext) -> None:
         await made(engine, **GATEWAYS)
-        view = await engine.gateway_tokens.create("dbx_1", Caller("gwt_1", "hash"), OPENAI)
+        view = await engine.devboxes.open_gateway("dbx_1", Caller("gwt_1", "hash"), OPENAI)
         assert view.token == doors.tokens["gwt_1"]
         assert view.token not in repr(view)
         await engine.devboxes.shutdown("dbx_1", force=True)
@@ -124,7 +124,7 @@ def test_the_same_request_gets_the_same_token(tmp_path: Path) -> None:
 
     async def scenario(engine: Engine, tools: EngineContext) -> None:
         await made(engine)
-        ask = engine.gateway_tokens.create
+        ask = engine.devboxes.open_gateway
         first, second = await asyncio.gather(
             ask("dbx_1", Caller("gwt_1", "hash"), OPENAI), ask("dbx_1", Caller("gwt_1", "hash"), OPENAI)
         )
@@ -137,7 +137,7 @@ def test_the_same_request_gets_the_same_token(tmp_path: Path) -> None:
         assert len((await engine.devboxes.get("dbx_1")).doors) == 2
 
     async def later(engine: Engine, tools: EngineContext) -> None:
-        again = await engine.gateway_tokens.create("dbx_1", Caller("gwt_1", "hash"), OPENAI)
+        again = await engine.devboxes.open_gateway("dbx_1", Caller("gwt_1", "hash"), OPENAI)
         assert again.token == doors.tokens["gwt_1"]
 
     live(tmp_path, scenario, doors)
@@ -149,18 +149,18 @@ def test_a_devbox_that_wakes_has_all_its_doors_again(tmp_path: Path) -> None:
 
     async def scenario(engine: Engine, tools: EngineContext) -> None:
         await made(engine, **GATEWAYS)
-        token = await engine.gateway_tokens.create("dbx_1", Caller("gwt_1", "hash"), OPENAI)
+        token = await engine.devboxes.open_gateway("dbx_1", Caller("gwt_1", "hash"), OPENAI)
         await engine.devboxes.suspend("dbx_1")
         await tools.work.settle("devbox/")
         assert doors.closed == ["dbx_1"], "what is served keeps a network"
         with pytest.raises(Conflict, match="resume it first"):
-            await engine.gateway_tokens.create("dbx_1", Caller("gwt_1", "hash"), OPENAI)
+            await engine.devboxes.open_gateway("dbx_1", Caller("gwt_1", "hash"), OPENAI)
         doors.opened.clear()
         await engine.devboxes.resume("dbx_1")
         devbox = await engine.devboxes.wait_until_booted("dbx_1")
         assert devbox.status is DevboxStatus.RUNNING
         assert {name for _, _, name in doors.opened} == {each.id for each in devbox.doors}
-        assert await engine.gateway_tokens.create("dbx_1", Caller("gwt_1", "hash"), OPENAI) == token
+        assert await engine.devboxes.open_gateway("dbx_1", Caller("gwt_1", "hash"), OPENAI) == token
         assert "http://127.0.0.1:4100/" in await printed(tools, 'echo "$GWS_URL"')
 
     live(tmp_path, scenario, doors)
@@ -202,7 +202,7 @@ def test_each_way_of_sending_a_key_and_every_header_reaches_the_gateway(tmp_path
             await engine.gateway_configs.create(Caller(f"gwc_{name}"), request)
         for number, name in enumerate(configs):
             wanted = GatewayRequest(gateway=name, secret="PAIR" if name == "basic" else "sec_KEY")
-            await engine.gateway_tokens.create("dbx_1", Caller(f"gwt_{number}", "h"), wanted)
+            await engine.devboxes.open_gateway("dbx_1", Caller(f"gwt_{number}", "h"), wanted)
         basic, header = (upstream for _, upstream, _ in doors.opened)
         assert (basic.header, basic.prefix) == ("authorization", "Basic ")
         assert base64.b64decode(basic.key or "") == b"me:pass:word"
@@ -215,7 +215,7 @@ def test_each_way_of_sending_a_key_and_every_header_reaches_the_gateway(tmp_path
         )
         wanted = GatewayRequest(gateway="basic", secret="KEY")
         with pytest.raises(UsageError, match="user:password"):
-            await engine.gateway_tokens.create("dbx_1", Caller("gwt_9", "h"), wanted)
+            await engine.devboxes.open_gateway("dbx_1", Caller("gwt_9", "h"), wanted)
         assert [each.id for each in (await engine.devboxes.get("dbx_1")).doors] == ["gwt_0", "gwt_1"]
 
     live(tmp_path, scenario, doors)
@@ -243,7 +243,7 @@ def test_without_a_gateway_a_token_is_refused_and_a_devbox_fails_with_the_reason
         await secret(tools, "KEY", KEY)
         await made(engine)
         with pytest.raises(NotSupported, match="no gateway"):
-            await engine.gateway_tokens.create("dbx_1", Caller("gwt_1"), OPENAI)
+            await engine.devboxes.open_gateway("dbx_1", Caller("gwt_1"), OPENAI)
         failed = await made(engine, "dbx_2", **GATEWAYS)
         assert failed.status is DevboxStatus.FAILURE
         assert "no gateway" in (failed.state_transitions[-1].detail or "")

@@ -14,14 +14,14 @@ from benchyard.engine.network.model_routes import ModelKeys, ModelRoute, ModelUp
 from benchyard.errors import UsageError
 from benchyard.models.jobs import AgentConfig
 from benchyard.models.secrets import SecretRequest
-from benchyard.settings import Settings
+from benchyard.settings import Settings, UpstreamAddress
 from tests.engine.yard import run
 
 KEY = "sk-nobody-else-knows-this"
 
 
 def keys(tools: EngineContext) -> ModelKeys:
-    own = Settings(data=tools.settings.data, upstreams={"vllm": "http://10.0.0.5:8000"})
+    own = Settings(data=tools.settings.data, upstreams={"vllm": UpstreamAddress("http://10.0.0.5:8000")})
     return ModelKeys(ModelUpstreams(own), tools.secrets)
 
 
@@ -79,7 +79,7 @@ def test_a_key_that_the_server_keeps_for_all_jobs_is_taken_out_of_what_is_told(t
         context = SimpleNamespace(
             config=asked,
             inputs=SimpleNamespace(route=route),
-            services=SimpleNamespace(tools=tools),
+            tools=tools,
             trial=SimpleNamespace(devbox_id=None),
         )
         clean = await trial_scrubber(cast("TrialContext", context))

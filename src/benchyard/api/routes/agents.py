@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends
 
 from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
@@ -11,7 +11,6 @@ from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import PageQuery
 from benchyard.api.responses import wait_for_answer
 from benchyard.engine.agents.service import AGENT_PREFIX, OWN, PUBLIC
-from benchyard.engine.context import Caller
 from benchyard.models.agents import (
     AgentDevboxCountsView,
     AgentInstallRequest,
@@ -36,12 +35,9 @@ AgentQuery = Annotated[Query, Depends(agent_query)]
 
 
 @router.post("", response_model_exclude_none=True)
-async def create(
-    request: Request, services: ServicesDep, identity: RequestIdentity, body: AgentRequest
-) -> AgentView:
+async def create(services: ServicesDep, identity: RequestIdentity, body: AgentRequest) -> AgentView:
     """Register an agent; it is installed when it is first used."""
-    asked = Caller(identity.new_id(AGENT_PREFIX), identity.body_hash, request.state.key_id)
-    return (await services.engine.agents.known.create(asked, body)).view()
+    return (await services.engine.agents.known.create(identity.caller(AGENT_PREFIX), body)).view()
 
 
 @router.get("", response_model_exclude_none=True)

@@ -5,14 +5,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Request
 from fastapi import Query as Parameter
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
 from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import NamedQuery, PageQuery, narrow
 from benchyard.api.responses import event_stream
-from benchyard.engine.context import Caller
 from benchyard.engine.jobs.service import JOB_PREFIX
 from benchyard.errors import UsageError
 from benchyard.models.base import MAX_INT, RenameRequest
@@ -42,12 +41,9 @@ router = APIRouter(prefix="/v1/benchmark_jobs", tags=["benchmark jobs"], route_c
 
 
 @router.post("", response_model_exclude_none=True)
-async def create(
-    request: Request, services: ServicesDep, identity: RequestIdentity, body: JobRequest
-) -> BenchmarkJobView:
+async def create(services: ServicesDep, identity: RequestIdentity, body: JobRequest) -> BenchmarkJobView:
     """Begin a job: every agent tries every scenario, as often as is asked."""
-    asked = Caller(identity.new_id(JOB_PREFIX), identity.body_hash, request.state.key_id)
-    return await _view(services, await services.engine.jobs.create(asked, body))
+    return await _view(services, await services.engine.jobs.create(identity.caller(JOB_PREFIX), body))
 
 
 @router.post("/plan", response_model_exclude_none=True)
@@ -58,7 +54,7 @@ async def plan(services: ServicesDep, body: JobPlanRequest) -> JobPlanView:
     if not any(each.asks_models for each in found.agents):
         return found
     page = await engine.jobs.records.page(Query(limit=_LOOKED_AT))
-    return with_costs(found, [await services.job_views.short(engine.jobs, each) for each in page.items])
+    return with_costs(found, [await services.job_reports.short(engine.jobs, each) for each in page.items])
 
 
 @router.get("", response_model_exclude_none=True)
@@ -68,15 +64,26 @@ async def list_jobs(
     """List jobs, newest first; their outcomes leave the scenarios out. `status` is an extension: `a,b`."""
     where = {**query.where, "status": _states(status)} if status else query.where
     page = await services.engine.jobs.records.page(replace(query, where=where))
-    jobs = [await services.job_views.short(services.engine.jobs, each) for each in page.items]
+    jobs = [await services.job_reports.short(services.engine.jobs, each) for each in page.items]
     return BenchmarkJobListView(jobs=jobs, has_more=page.has_more, total_count=page.total_count)
 
 
-@router.get("/{id}", response_model_exclude_none=True)
-async def retrieve(id: str, services: ServicesDep, suspect: SuspectRule | None = None) -> BenchmarkJobView:
-    """Look a job up, with the outcome of each scenario; `suspect` is an extension: count by another rule."""
-    job = await services.engine.jobs.get(id)
-    return job_view(job, await services.engine.jobs.trials(job), with_scenarios=True, suspect=suspect)
+@router.get("/{id}", response_model=BenchmarkJobView)
+async def retrieve(
+    id: str,
+    request: Request,
+    services: ServicesDep,
+    suspect: SuspectRule | None = None,
+    scenarios: bool = True,
+) -> Response:
+    """Look a job up, with the outcome of each scenario.
+
+    Extensions: `suspect` counts by another rule, `scenarios=false` leaves the scenarios out.
+    """
+    jobs = services.engine.jobs
+    job = await jobs.get(id)
+    report = await services.job_reports.view(jobs, job, with_scenarios=scenarios, suspect=suspect)
+    return report.respond(request)
 
 
 @router.post("/{id}/cancel", response_model_exclude_none=True)
@@ -196,5 +203,5 @@ def _states(status: str) -> list[str]:
     wanted = [each.strip().lower() for each in status.split(",") if each.strip()]
     for each in wanted:
         if each not in known:
-            raise UsageError(f"no state {each[:50]!r}; there are: {', '.join(known)}", field="status")
+            raise UsageError(f"unknown state {each[:50]!r}; known are: {', '.join(known)}", field="status")
     return wanted

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 
 from benchyard.api.deps import Services, ServicesDep
@@ -10,7 +10,6 @@ from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import OF_A_JOB, NamedQuery, PageQuery, narrow
 from benchyard.api.responses import ZIP, archive_response, wait_for_answer
-from benchyard.engine.context import Caller
 from benchyard.engine.runs.benchmark_runs import BENCHMARK_RUN_PREFIX
 from benchyard.models.base import RenameRequest
 from benchyard.models.pages import Query
@@ -32,10 +31,10 @@ _NOW, _BEFORE = "/v1/benchmark_runs", "/v1/benchmarks/runs"
 
 @router.post("/v1/benchmarks/start_run", response_model_exclude_none=True)
 async def start(
-    request: Request, services: ServicesDep, identity: RequestIdentity, body: BenchmarkRunRequest
+    services: ServicesDep, identity: RequestIdentity, body: BenchmarkRunRequest
 ) -> BenchmarkRunView:
     """Start a run; its scenarios are started one by one with its id."""
-    asked = Caller(identity.new_id(BENCHMARK_RUN_PREFIX), identity.body_hash, request.state.key_id)
+    asked = identity.caller(BENCHMARK_RUN_PREFIX)
     return await _view(services, await services.engine.benchmark_runs.start(asked, body))
 
 

@@ -1,13 +1,13 @@
 """Benchmarks: make, look up, list, change, archive."""
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.metadata_routes import add_metadata_routes
 from benchyard.api.pages import NamedQuery, PageQuery, narrow
 from benchyard.api.routes.scenarios import OWN, PUBLIC
-from benchyard.engine.context import Caller
 from benchyard.engine.scenarios.benchmarks import BENCHMARK_PREFIX
 from benchyard.engine.scenarios.public import PublicBenchmarks
 from benchyard.models.benchmarks import (
@@ -17,7 +17,6 @@ from benchyard.models.benchmarks import (
     BenchmarkScenariosChange,
     BenchmarkView,
 )
-from benchyard.models.pages import MetadataKeys, MetadataValues
 from benchyard.models.removals import BenchmarkDeleteRequest, DeletedView
 from benchyard.models.scenarios import ScenarioListView
 
@@ -25,12 +24,9 @@ router = APIRouter(prefix="/v1/benchmarks", tags=["benchmarks"], route_class=Laz
 
 
 @router.post("", response_model_exclude_none=True)
-async def create(
-    request: Request, services: ServicesDep, identity: RequestIdentity, body: BenchmarkRequest
-) -> BenchmarkView:
+async def create(services: ServicesDep, identity: RequestIdentity, body: BenchmarkRequest) -> BenchmarkView:
     """Make a benchmark of scenarios."""
-    asked = Caller(identity.new_id(BENCHMARK_PREFIX), identity.body_hash, request.state.key_id)
-    return (await services.engine.benchmarks.create(asked, body)).view()
+    return (await services.engine.benchmarks.create(identity.caller(BENCHMARK_PREFIX), body)).view()
 
 
 @router.get("", response_model_exclude_none=True)
@@ -47,30 +43,9 @@ async def list_public(services: ServicesDep, query: NamedQuery) -> BenchmarkList
     return BenchmarkListView(benchmarks=page.items, has_more=page.has_more, total_count=page.total_count)
 
 
-@router.get("/metadata/keys")
-async def metadata_keys(services: ServicesDep) -> MetadataKeys:
-    """List the metadata keys in use."""
-    return MetadataKeys(keys=await services.engine.benchmarks.records.metadata_keys(OWN))
-
-
-@router.get("/metadata/keys/public")
-async def public_metadata_keys(services: ServicesDep) -> MetadataKeys:
-    """List the metadata keys in use by public benchmarks."""
-    return MetadataKeys(keys=await services.engine.benchmarks.records.metadata_keys(PUBLIC))
-
-
-@router.get("/metadata/keys/{key}/values")
-async def metadata_values(key: str, services: ServicesDep) -> MetadataValues:
-    """List the values in use for a metadata key."""
-    values = await services.engine.benchmarks.records.metadata_values(key, OWN)
-    return MetadataValues(key=key, values=values)
-
-
-@router.get("/metadata/keys/{key}/values/public")
-async def public_metadata_values(key: str, services: ServicesDep) -> MetadataValues:
-    """List the values in use by public benchmarks for a metadata key."""
-    values = await services.engine.benchmarks.records.metadata_values(key, PUBLIC)
-    return MetadataValues(key=key, values=values)
+add_metadata_routes(
+    router, lambda services: services.engine.benchmarks.records, OWN, public=("benchmarks", PUBLIC)
+)
 
 
 @router.get("/{id}", response_model_exclude_none=True)

@@ -3,16 +3,16 @@
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi import Query as Parameter
 from fastapi.responses import StreamingResponse
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.metadata_routes import add_metadata_routes
 from benchyard.api.pages import MetadataFilters, PageQuery
 from benchyard.api.responses import event_stream
-from benchyard.engine.context import Caller
 from benchyard.engine.devboxes.executions import byte_offset
 from benchyard.models.blueprints import (
     BlueprintListView,
@@ -22,7 +22,7 @@ from benchyard.models.blueprints import (
     BlueprintView,
     BuildLogView,
 )
-from benchyard.models.pages import MetadataKeys, MetadataValues, Where
+from benchyard.models.pages import Where
 
 router = APIRouter(prefix="/v1/blueprints", tags=["blueprints"], route_class=LazyRoute)
 
@@ -31,12 +31,9 @@ _PRESENT: Where = {"state": "created"}
 
 
 @router.post("", response_model_exclude_none=True)
-async def create(
-    request: Request, services: ServicesDep, identity: RequestIdentity, body: BlueprintRequest
-) -> BlueprintView:
+async def create(services: ServicesDep, identity: RequestIdentity, body: BlueprintRequest) -> BlueprintView:
     """Make a blueprint and answer at once; it is built in the background."""
-    asked = Caller(identity.new_id(BLUEPRINT_PREFIX), identity.body_hash, request.state.key_id)
-    return (await services.engine.blueprints.create(asked, body)).view()
+    return (await services.engine.blueprints.create(identity.caller(BLUEPRINT_PREFIX), body)).view()
 
 
 @router.get("", response_model_exclude_none=True)
@@ -63,17 +60,7 @@ async def list_public(query: PageQuery) -> BlueprintListView:
     )
 
 
-@router.get("/metadata/keys")
-async def metadata_keys(services: ServicesDep) -> MetadataKeys:
-    """List the metadata keys in use."""
-    return MetadataKeys(keys=await services.engine.blueprints.records.metadata_keys(_PRESENT))
-
-
-@router.get("/metadata/keys/{key}/values")
-async def metadata_values(key: str, services: ServicesDep) -> MetadataValues:
-    """List the values in use for a metadata key."""
-    values = await services.engine.blueprints.records.metadata_values(key, _PRESENT)
-    return MetadataValues(key=key, values=values)
+add_metadata_routes(router, lambda services: services.engine.blueprints.records, _PRESENT)
 
 
 @router.post("/preview")

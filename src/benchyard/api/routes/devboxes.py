@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 
 from benchyard.api.deps import ServicesDep
-from benchyard.api.idempotency import Identity, RequestIdentity
+from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.metadata_routes import add_metadata_routes
 from benchyard.api.pages import PageQuery
 from benchyard.api.responses import wait_for_answer
-from benchyard.engine.context import Caller
 from benchyard.engine.ids import is_well_formed
 from benchyard.errors import MalformedId, NotFound
 from benchyard.models.devboxes import (
@@ -21,32 +21,27 @@ from benchyard.models.devboxes import (
     DevboxView,
     WaitRequest,
 )
-from benchyard.models.pages import MetadataKeys, MetadataValues
 
 router = APIRouter(prefix="/v1/devboxes", tags=["devboxes"], route_class=LazyRoute)
 
 DEVBOX_PREFIX = "dbx_"
 
 
-def _asked(request: Request, identity: Identity) -> Caller:
-    return Caller(identity.new_id(DEVBOX_PREFIX), identity.body_hash, request.state.key_id)
-
-
 @router.post("")
 async def create(
-    request: Request, services: ServicesDep, identity: RequestIdentity, body: DevboxRequest | None = None
+    services: ServicesDep, identity: RequestIdentity, body: DevboxRequest | None = None
 ) -> DevboxView:
     """Make a devbox and answer at once; it comes up in the background."""
-    devbox = await services.engine.devboxes.create(_asked(request, identity), body or DevboxRequest())
+    devbox = await services.engine.devboxes.create(identity.caller(DEVBOX_PREFIX), body or DevboxRequest())
     return services.engine.tunnels.view(devbox)
 
 
 @router.post("/create_and_await_running")
 async def create_and_await_running(
-    request: Request, services: ServicesDep, identity: RequestIdentity, body: DevboxRequest | None = None
+    services: ServicesDep, identity: RequestIdentity, body: DevboxRequest | None = None
 ) -> DevboxView:
     """Make a devbox and answer once it runs, or as it is after 25 seconds."""
-    devbox = await services.engine.devboxes.create(_asked(request, identity), body or DevboxRequest())
+    devbox = await services.engine.devboxes.create(identity.caller(DEVBOX_PREFIX), body or DevboxRequest())
     return services.engine.tunnels.view(
         await wait_for_answer(services, services.engine.devboxes.wait_until_booted(devbox.id))
     )
@@ -63,16 +58,7 @@ async def list_devboxes(
     return DevboxListView(devboxes=devboxes, has_more=page.has_more, total_count=page.total_count)
 
 
-@router.get("/metadata/keys")
-async def metadata_keys(services: ServicesDep) -> MetadataKeys:
-    """List the metadata keys in use."""
-    return MetadataKeys(keys=await services.engine.devboxes.records.metadata_keys({}))
-
-
-@router.get("/metadata/keys/{key}/values")
-async def metadata_values(key: str, services: ServicesDep) -> MetadataValues:
-    """List the values in use for a metadata key."""
-    return MetadataValues(key=key, values=await services.engine.devboxes.records.metadata_values(key, {}))
+add_metadata_routes(router, lambda services: services.engine.devboxes.records, {})
 
 
 @router.get("/{id}")
@@ -82,7 +68,7 @@ async def retrieve(id: str, services: ServicesDep) -> DevboxView:
         return services.engine.tunnels.view(await services.engine.devboxes.get(id))
     except NotFound as error:
         if id.startswith(DEVBOX_PREFIX) and not is_well_formed(id, DEVBOX_PREFIX):
-            raise MalformedId(f"{error.message}; that is no id of a devbox", field="id") from error
+            raise MalformedId(f"{error.message}; that is not the id of a devbox", field="id") from error
         raise
 
 

@@ -8,10 +8,9 @@ from fastapi import Query as Parameter
 from fastapi.responses import StreamingResponse
 
 from benchyard.api.deps import ServicesDep
-from benchyard.api.idempotency import Identity, RequestIdentity
+from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.responses import bytes_stream, event_stream, wait_for_answer
-from benchyard.engine.context import Caller
 from benchyard.models.executions import (
     ExecuteRequest,
     ExecuteWithIdRequest,
@@ -44,16 +43,12 @@ async def _part(offset: Offset = None, *, follow: bool = False) -> OutputPart:
     return OutputPart(offset, follow)
 
 
-def _asked(identity: Identity) -> Caller:
-    return Caller(identity.new_id(EXECUTION_PREFIX), identity.body_hash)
-
-
 @router.post("/execute_async")
 async def execute_async(
     devbox_id: str, services: ServicesDep, identity: RequestIdentity, body: ExecuteRequest
 ) -> ExecutionView:
     """Start a command and answer at once."""
-    return await services.engine.executions.start(devbox_id, _asked(identity), body)
+    return await services.engine.executions.start(devbox_id, identity.caller(EXECUTION_PREFIX), body)
 
 
 @router.post("/execute_sync", deprecated=True)
@@ -61,7 +56,9 @@ async def execute_sync(
     devbox_id: str, services: ServicesDep, identity: RequestIdentity, body: ExecuteRequest
 ) -> ExecutionResultView:
     """Run a command and answer when it has ended."""
-    return await wait_for_answer(services, services.engine.executions.run(devbox_id, _asked(identity), body))
+    return await wait_for_answer(
+        services, services.engine.executions.run(devbox_id, identity.caller(EXECUTION_PREFIX), body)
+    )
 
 
 @router.post("/execute")

@@ -3,13 +3,12 @@
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends
 
 from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import PageQuery
-from benchyard.engine.context import Caller
 from benchyard.engine.ids import account_id
 from benchyard.engine.network.gateway_configs import DOOR_PREFIX, GATEWAY_PREFIX
 from benchyard.models.gateway_configs import (
@@ -40,10 +39,10 @@ GatewayQuery = Annotated[Query, Depends(gateway_query)]
 
 @router.post(PATH, response_model_exclude_none=True)
 async def create(
-    request: Request, services: ServicesDep, identity: RequestIdentity, body: GatewayConfigRequest
+    services: ServicesDep, identity: RequestIdentity, body: GatewayConfigRequest
 ) -> GatewayConfigView:
     """Make a gateway config: an HTTP API, and how its key is sent."""
-    asked = Caller(identity.new_id(GATEWAY_PREFIX), identity.body_hash, request.state.key_id)
+    asked = identity.caller(GATEWAY_PREFIX)
     return _view(services, await services.engine.gateway_configs.create(asked, body))
 
 
@@ -77,11 +76,10 @@ async def delete(id: str, services: ServicesDep) -> GatewayConfigView:
 
 @router.post("/v1/devboxes/{id}/create_gateway_token", response_model_exclude_none=True)
 async def create_gateway_token(
-    id: str, request: Request, services: ServicesDep, identity: RequestIdentity, body: GatewayRequest
+    id: str, services: ServicesDep, identity: RequestIdentity, body: GatewayRequest
 ) -> GatewayTokenView:
     """Open a way from a running devbox to an HTTP API; the token is of use in that devbox only."""
-    asked = Caller(identity.new_id(DOOR_PREFIX), identity.body_hash, request.state.key_id)
-    return await services.engine.gateway_tokens.create(id, asked, body)
+    return await services.engine.devboxes.open_gateway(id, identity.caller(DOOR_PREFIX), body)
 
 
 def _view(services: Services, config: GatewayConfig) -> GatewayConfigView:

@@ -4,10 +4,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
 from benchyard.api.deps import ServicesDep
-from benchyard.api.idempotency import Identity, RequestIdentity
+from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.responses import archive_response, wait_for_answer
-from benchyard.engine.context import Caller
 from benchyard.models.images import (
     AliasListView,
     AliasRemoval,
@@ -27,10 +26,6 @@ router = APIRouter(prefix="/v1/images", tags=["images"], route_class=LazyRoute)
 _PREFIX = "img_"
 
 
-def _asked(identity: Identity) -> Caller:
-    return Caller(identity.new_id(_PREFIX), identity.body_hash)
-
-
 @router.get("")
 async def list_images(services: ServicesDep) -> ImageListView:
     """List all images, newest first; snapshots are listed as snapshots."""
@@ -43,7 +38,7 @@ async def import_image(
 ) -> ImageView:
     """Import a root filesystem from an object, or from a folder that the server imports from."""
     return await wait_for_answer(
-        services, services.engine.library.import_image(body, _asked(identity)), request
+        services, services.engine.library.import_image(body, identity.caller(_PREFIX)), request
     )
 
 
@@ -53,7 +48,7 @@ async def make_debian(
 ) -> ImageView:
     """Make a Debian root filesystem an image; takes minutes."""
     return await wait_for_answer(
-        services, services.engine.library.make_debian(body, _asked(identity)), request
+        services, services.engine.library.make_debian(body, identity.caller(_PREFIX)), request
     )
 
 
@@ -62,7 +57,9 @@ async def stand_in(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: StandInRequest
 ) -> ImageView:
     """Make an image that stands in for one of a registry in every Dockerfile; takes minutes."""
-    return await wait_for_answer(services, services.engine.library.stand_in(body, _asked(identity)), request)
+    return await wait_for_answer(
+        services, services.engine.library.stand_in(body, identity.caller(_PREFIX)), request
+    )
 
 
 @router.post("/pull")
@@ -70,7 +67,9 @@ async def pull(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: ImagePullRequest
 ) -> ImageView:
     """Get an image from its registry."""
-    return await wait_for_answer(services, services.engine.library.pull(body, _asked(identity)), request)
+    return await wait_for_answer(
+        services, services.engine.library.pull(body, identity.caller(_PREFIX)), request
+    )
 
 
 @router.post("/collect")

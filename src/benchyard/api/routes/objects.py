@@ -13,6 +13,7 @@ from benchyard.api.errors import RangeNotThere, error_response
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.links import UPLOAD_SECONDS, DownloadId, UploadId, signed_link
+from benchyard.api.metadata_routes import add_metadata_routes
 from benchyard.api.pages import PageQuery
 from benchyard.engine.objects import OBJECT_PREFIX
 from benchyard.models.base import RenameRequest
@@ -25,7 +26,7 @@ from benchyard.models.objects import (
     ObjectView,
     StoredObject,
 )
-from benchyard.models.pages import MetadataKeys, MetadataValues, Query, Where
+from benchyard.models.pages import Query, Where
 from benchyard.models.runs import RUN_KEY
 
 router = APIRouter(tags=["objects"], route_class=LazyRoute)
@@ -77,16 +78,7 @@ async def list_public(query: ObjectQuery) -> ObjectListView:
     return ObjectListView(objects=[], has_more=False, total_count=0 if query.include_total_count else None)
 
 
-@router.get("/v1/objects/metadata/keys")
-async def metadata_keys(services: ServicesDep) -> MetadataKeys:
-    """List the metadata keys in use."""
-    return MetadataKeys(keys=await services.objects.records.metadata_keys(_PRESENT))
-
-
-@router.get("/v1/objects/metadata/keys/{key}/values")
-async def metadata_values(key: str, services: ServicesDep) -> MetadataValues:
-    """List the values in use for a metadata key."""
-    return MetadataValues(key=key, values=await services.objects.records.metadata_values(key, _PRESENT))
+add_metadata_routes(router, lambda services: services.objects.records, _PRESENT, path="/v1/objects")
 
 
 @router.get("/v1/objects/{id}")

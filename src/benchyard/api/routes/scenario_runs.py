@@ -13,7 +13,6 @@ from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.links import outside_url
 from benchyard.api.pages import OF_A_JOB, NamedQuery, narrow
 from benchyard.api.responses import ZIP, archive_response, bytes_stream, wait_for_answer
-from benchyard.engine.context import Caller
 from benchyard.engine.objects import OBJECT_PREFIX
 from benchyard.engine.runs.start import RUN_PREFIX
 from benchyard.models.base import RenameRequest
@@ -36,11 +35,10 @@ router = APIRouter(prefix="/v1/scenarios", tags=["scenario runs"], route_class=L
 
 @router.post("/start_run", response_model_exclude_none=True)
 async def start(
-    request: Request, services: ServicesDep, identity: RequestIdentity, body: ScenarioRunRequest
+    services: ServicesDep, identity: RequestIdentity, body: ScenarioRunRequest
 ) -> ScenarioRunView:
     """Start a run and answer at once; its devbox comes up in the background."""
-    asked = Caller(identity.new_id(RUN_PREFIX), identity.body_hash, request.state.key_id)
-    return await _view(services, await services.engine.scenario_runs.start(asked, body))
+    return await _view(services, await services.engine.scenario_runs.start(identity.caller(RUN_PREFIX), body))
 
 
 @router.get("/runs", response_model_exclude_none=True)
@@ -160,8 +158,7 @@ async def add_trace(
     id: str, services: ServicesDep, identity: RequestIdentity, body: TraceRequest
 ) -> ScenarioRunView:
     """Keep a file or a trajectory with a run (an extension)."""
-    asked = Caller(identity.new_id(OBJECT_PREFIX), identity.body_hash)
-    return await _view(services, await services.engine.traces.add(id, asked, body))
+    return await _view(services, await services.engine.traces.add(id, identity.caller(OBJECT_PREFIX), body))
 
 
 @router.get("/runs/{id}/traces/{name}", response_class=StreamingResponse)

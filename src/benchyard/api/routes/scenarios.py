@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 
 from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.metadata_routes import add_metadata_routes
 from benchyard.api.pages import NamedQuery, PageQuery, narrow
-from benchyard.engine.context import Caller
 from benchyard.engine.scenarios.scenarios import SCENARIO_PREFIX
-from benchyard.models.pages import MetadataKeys, MetadataValues, Query
+from benchyard.models.pages import Query
 from benchyard.models.removals import DeletedView
 from benchyard.models.runs import RunListView
 from benchyard.models.scenarios import (
@@ -28,12 +28,9 @@ PUBLIC = {"parent": "public", "status": "active"}
 
 
 @router.post("", response_model_exclude_none=True)
-async def create(
-    request: Request, services: ServicesDep, identity: RequestIdentity, body: ScenarioRequest
-) -> ScenarioView:
+async def create(services: ServicesDep, identity: RequestIdentity, body: ScenarioRequest) -> ScenarioView:
     """Make a scenario."""
-    asked = Caller(identity.new_id(SCENARIO_PREFIX), identity.body_hash, request.state.key_id)
-    return (await services.engine.scenarios.create(asked, body)).view()
+    return (await services.engine.scenarios.create(identity.caller(SCENARIO_PREFIX), body)).view()
 
 
 @router.get("", response_model_exclude_none=True)
@@ -58,30 +55,9 @@ async def list_public(services: ServicesDep, query: NamedQuery) -> ScenarioListV
     return await _page(services, narrow(query, **PUBLIC))
 
 
-@router.get("/metadata/keys")
-async def metadata_keys(services: ServicesDep) -> MetadataKeys:
-    """List the metadata keys in use."""
-    return MetadataKeys(keys=await services.engine.scenarios.records.metadata_keys(OWN))
-
-
-@router.get("/metadata/keys/public")
-async def public_metadata_keys(services: ServicesDep) -> MetadataKeys:
-    """List the metadata keys in use by public scenarios."""
-    return MetadataKeys(keys=await services.engine.scenarios.records.metadata_keys(PUBLIC))
-
-
-@router.get("/metadata/keys/{key}/values")
-async def metadata_values(key: str, services: ServicesDep) -> MetadataValues:
-    """List the values in use for a metadata key."""
-    values = await services.engine.scenarios.records.metadata_values(key, OWN)
-    return MetadataValues(key=key, values=values)
-
-
-@router.get("/metadata/keys/{key}/values/public")
-async def public_metadata_values(key: str, services: ServicesDep) -> MetadataValues:
-    """List the values in use by public scenarios for a metadata key."""
-    values = await services.engine.scenarios.records.metadata_values(key, PUBLIC)
-    return MetadataValues(key=key, values=values)
+add_metadata_routes(
+    router, lambda services: services.engine.scenarios.records, OWN, public=("scenarios", PUBLIC)
+)
 
 
 @router.get("/{id}", response_model_exclude_none=True)

@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import PageQuery
 from benchyard.api.responses import wait_for_answer
-from benchyard.engine.context import Caller
 from benchyard.engine.scenarios.custom_scorers import SCORER_PREFIX
 from benchyard.models.scenarios import (
     CustomScorerListView,
@@ -24,11 +23,10 @@ router = APIRouter(prefix="/v1/scenarios/scorers", tags=["scorers"], route_class
 
 @router.post("")
 async def create(
-    request: Request, services: ServicesDep, identity: RequestIdentity, body: CustomScorerRequest
+    services: ServicesDep, identity: RequestIdentity, body: CustomScorerRequest
 ) -> CustomScorerView:
     """Register a bash script as a type of scorer."""
-    asked = Caller(identity.new_id(SCORER_PREFIX), identity.body_hash, request.state.key_id)
-    return (await services.engine.scorers.create(asked, body)).view()
+    return (await services.engine.scorers.create(identity.caller(SCORER_PREFIX), body)).view()
 
 
 @router.get("")

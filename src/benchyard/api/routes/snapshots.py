@@ -6,12 +6,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
 from benchyard.api.deps import ServicesDep
-from benchyard.api.idempotency import Identity, RequestIdentity
+from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
+from benchyard.api.metadata_routes import add_metadata_routes
 from benchyard.api.pages import MetadataFilters, PageQuery
 from benchyard.api.responses import archive_response, wait_for_answer
-from benchyard.engine.context import Caller
-from benchyard.models.pages import MetadataKeys, MetadataValues, Where
+from benchyard.models.pages import Where
 from benchyard.models.snapshots import (
     SnapshotImportRequest,
     SnapshotListView,
@@ -27,20 +27,15 @@ SNAPSHOT_PREFIX = "snp_"
 _PRESENT: Where = {"status": [each.value for each in SnapshotStatus if each is not SnapshotStatus.DELETED]}
 
 
-def _asked(request: Request, identity: Identity) -> Caller:
-    return Caller(identity.new_id(SNAPSHOT_PREFIX), identity.body_hash, request.state.key_id)
-
-
 @router.post("/{devbox_id}/snapshot_disk")
 async def snapshot_disk(
     devbox_id: str,
-    request: Request,
     services: ServicesDep,
     identity: RequestIdentity,
     body: SnapshotRequest | None = None,
 ) -> SnapshotView:
     """Take a snapshot of a devbox's disk and answer when it is complete."""
-    asked = _asked(request, identity)
+    asked = identity.caller(SNAPSHOT_PREFIX)
     taken = services.engine.snapshots.take(devbox_id, asked, body or SnapshotRequest())
     return (await wait_for_answer(services, taken)).view()
 
@@ -48,13 +43,12 @@ async def snapshot_disk(
 @router.post("/{devbox_id}/snapshot_disk_async")
 async def snapshot_disk_async(
     devbox_id: str,
-    request: Request,
     services: ServicesDep,
     identity: RequestIdentity,
     body: SnapshotRequest | None = None,
 ) -> SnapshotView:
     """Begin a snapshot of a devbox's disk and answer at once."""
-    asked = _asked(request, identity)
+    asked = identity.caller(SNAPSHOT_PREFIX)
     return (await services.engine.snapshots.start(devbox_id, asked, body or SnapshotRequest())).view()
 
 
@@ -82,18 +76,9 @@ async def list_public(query: PageQuery) -> SnapshotListView:
     )
 
 
-@router.get("/disk_snapshots/metadata/keys")
-async def metadata_keys(services: ServicesDep) -> MetadataKeys:
-    """List the metadata keys in use."""
-    return MetadataKeys(keys=await services.engine.snapshots.records.metadata_keys(_PRESENT))
-
-
-@router.get("/disk_snapshots/metadata/keys/{key}/values")
-async def metadata_values(key: str, services: ServicesDep) -> MetadataValues:
-    """List the values in use for a metadata key."""
-    return MetadataValues(
-        key=key, values=await services.engine.snapshots.records.metadata_values(key, _PRESENT)
-    )
+add_metadata_routes(
+    router, lambda services: services.engine.snapshots.records, _PRESENT, path="/disk_snapshots"
+)
 
 
 @router.get("/disk_snapshots/{id}/status")
@@ -116,7 +101,7 @@ async def import_snapshot(
     request: Request, services: ServicesDep, identity: RequestIdentity, body: SnapshotImportRequest
 ) -> SnapshotView:
     """Make a snapshot of an archive, an object or a path of the server's machine (an extension)."""
-    asked = _asked(request, identity)
+    asked = identity.caller(SNAPSHOT_PREFIX)
     return (
         await wait_for_answer(services, services.engine.transfers.import_snapshot(asked, body), request)
     ).view()

@@ -13,7 +13,6 @@ from benchyard.api.ssh.sessions import FAILED, SshProcess, SshSession, SshTarget
 from benchyard.api.ssh.sftp import SftpFiles
 from benchyard.api.tunnels.streams import ByteStream, IdleClock, carry
 from benchyard.api.tunnels.streams import open_stream as opened_stream
-from benchyard.engine.devboxes.ssh_keys import user_of
 from benchyard.engine.engine import Engine
 from benchyard.errors import BenchyardError, UsageError, refused
 from benchyard.hosts.host import Host
@@ -159,7 +158,7 @@ class SshClient(asyncssh.SSHServer):
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
         public = " ".join(key.export_public_key("openssh").decode().split()[:2])
         devbox = self._server.engine.ssh_keys.find_by_key(public)
-        if devbox is None or user_of(devbox) != username:
+        if devbox is None or devbox.launch_parameters.username != username:
             return False
         self._devbox_id = devbox.id
         return True

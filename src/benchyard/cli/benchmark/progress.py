@@ -1,9 +1,10 @@
-"""Progress of pushes and imports, on the terminal."""
+"""Progress of pushes, imports and validations, on the terminal."""
 
 import sys
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import TracebackType
 
 import click
 from rich.console import Console
@@ -12,9 +13,12 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from benchyard.benchmarks.sources.base import FetchProgress as SourceProgress
 from benchyard.cli.image.blueprint import await_build, uploaded_context
 from benchyard.cli.notices import say
-from benchyard.cli.progress import patience
-from benchyard.client.benchmark_files.progress import PushProgress
-from benchyard.client.client import Client
+from benchyard.cli.progress import ActivityLine, patience
+from benchyard.client.benchmark_files.progress import OnAttempt, PushProgress
+from benchyard.client.benchmark_files.results import ValidationAttempt
+from benchyard.client.nouns import SyncNouns
+from benchyard.client.plain_text import clean
+from benchyard.client.validation import lasting_name
 from benchyard.models.blueprints import BlueprintRequest, BlueprintView
 
 _TELL_SECONDS = 2.0
@@ -61,8 +65,33 @@ class CountBar:
         """End the activity; the bar closes with the block."""
 
 
+class AttemptLines:
+    """Attempts of a validation on stderr, line by line; in a terminal above a count."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._activity = ActivityLine("validating; environments may have to be made ready first")
+
+    def __enter__(self) -> OnAttempt:
+        self._activity.__enter__()
+        return self._tell
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._activity.__exit__(kind, error, trace)
+
+    def _tell(self, name: str, attempt: ValidationAttempt) -> None:
+        self._done += 1
+        score = "no score" if attempt.score is None else f"{attempt.score:g}"
+        kind = f"{attempt.kind} in {attempt.isolation}"
+        self._activity.text = f"validating: {self._done} of about {self._total} runs"
+        self._activity.say(f"{clean(lasting_name(name))}: {kind}: {score} ({attempt.seconds:.1f} s)")
+
+
 class TerminalProgress(PushProgress):
-    """Shows pushes and imports on the terminal."""
+    """Shows pushes, imports and validations on the terminal."""
 
     def say(self, text: str) -> None:
         """Print a sentence on stderr."""
@@ -77,7 +106,7 @@ class TerminalProgress(PushProgress):
         return CountBar(title)
 
     def build(
-        self, client: Client, scenario: str, request: BlueprintRequest, dockerfile: Path | None
+        self, client: SyncNouns, scenario: str, request: BlueprintRequest, dockerfile: Path | None
     ) -> BlueprintView:
         """Build the environment, and show the log."""
         click.echo(f"building the environment of {scenario}", err=True)
@@ -85,6 +114,10 @@ class TerminalProgress(PushProgress):
         with uploaded_context(client, folder, dockerfile) as sent:
             made = client.blueprints.create(request.model_copy(update={"build_context": sent}))
             return await_build(client, made)
+
+    def attempts(self, total: int) -> AbstractContextManager[OnAttempt]:
+        """Show a line for each attempt."""
+        return AttemptLines(total)
 
 
 TERMINAL = TerminalProgress()

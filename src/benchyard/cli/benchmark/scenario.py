@@ -1,144 +1,41 @@
 """`benchyard scenario`: write, keep, check and delete scenarios."""
 
-import shlex
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 
 import click
 
-from benchyard.benchmarks import builtin_benchmarks
-from benchyard.benchmarks.files import scenario_draft
-from benchyard.benchmarks.files.scenario_file import NAME
-from benchyard.benchmarks.files.writer import dump_yaml, slug
-from benchyard.cli.benchmark import validation
-from benchyard.cli.benchmark.progress import TERMINAL
 from benchyard.cli.connection import connect
+from benchyard.cli.lazy_group import Noun
 from benchyard.cli.options import IntRange, confirm, yes_option
-from benchyard.cli.render import (
-    age,
-    echo_sentence,
-    facts,
-    output_option,
-    pairs,
-    show,
-    show_many,
-    when,
-    wrap_details,
-)
+from benchyard.cli.render import age, output_option, show, show_many
 from benchyard.cli.table import Narrow
-from benchyard.client.benchmark_files import task_export
-from benchyard.client.benchmark_files.environments import origin_of
-from benchyard.client.benchmark_files.folders import (
-    check_folder_is_free,
-    pull_scenario,
-    push_scenario,
-    write_snapshot_scenario,
-)
-from benchyard.client.client import Client
 from benchyard.client.listings import PAGE_SIZE
-from benchyard.client.lookup import check_path_exists, find_scenario, find_snapshot_id
+from benchyard.client.lookup import find_scenario
 from benchyard.client.plain_text import clean
-from benchyard.client.validation import ValidationTarget, target_of_draft
-from benchyard.errors import NotFound, UsageError
-from benchyard.models.blueprints import BlueprintStatus
-from benchyard.models.launch import LaunchParameters
-from benchyard.models.scenarios import ScenarioEnvironment, ScenarioView
-
-_STATES = {BlueprintStatus.BUILD_COMPLETE: "built", BlueprintStatus.FAILED: "could not be built"}
-
-
-def environment_facts(client: Client, view: ScenarioView) -> dict[str, object]:
-    """Return the facts of a scenario's environment by label; None for unset ones."""
-    environment = view.environment or ScenarioEnvironment()
-    launch = environment.launch_parameters or LaunchParameters()
-    user = launch.user_parameters
-    return {
-        "environment": _image(client, view),
-        "working directory": environment.working_directory,
-        "user": user.username if user else None,
-        "size": _size(launch),
-        "network": _network(client, view, launch),
-        "limits": _limits(view),
-        "tries": view.tries if (view.tries or 1) > 1 else None,
-        "steps": ", ".join(clean(each.name) for each in view.steps or []) or None,
-    }
-
-
-def _image(client: Client, view: ScenarioView) -> str:
-    origin = origin_of(client, view.environment, None)
-    if not origin.kind:
-        return "default image"
-    told = f"{origin.kind} {origin.name}"
-    id = view.environment.blueprint_id if view.environment else None
-    if id is None or origin.kind == "image":
-        return told
-    try:
-        made = client.blueprints.get(id)
-    except NotFound:
-        return told
-    below = made.parameters.base_reference
-    parts = [
-        f"image {made.parameters.prebuilt_image}" if made.parameters.prebuilt_image else "",
-        f"from {below}" if below else "",
-        _STATES.get(made.status, "built when it is needed") if made.parameters.on_demand else "",
-    ]
-    more = ", ".join(clean(part) for part in parts if part)
-    return f"{told} ({more})" if more else told
-
-
-def _size(launch: LaunchParameters) -> str | None:
-    parts = [
-        f"{launch.custom_cpu_cores:g} cpu" if launch.custom_cpu_cores else "",
-        f"{launch.custom_gb_memory} GB of memory" if launch.custom_gb_memory else "",
-        f"{launch.custom_disk_size} GB of disk" if launch.custom_disk_size else "",
-    ]
-    usual = launch.resource_size_request
-    return ", ".join(part for part in parts if part) or (usual.lower() if usual else None)
-
-
-def _network(client: Client, view: ScenarioView, launch: LaunchParameters) -> str | None:
-    """Return the policy of each phase that names one."""
-    phases = {
-        "setup": launch.network_policy_id,
-        "agent": view.agent_network_policy or launch.network_policy_id,
-        "scoring": view.scoring_network,
-    }
-    found = {phase: _policy_name(client, name) for phase, name in phases.items() if name}
-    return ", ".join(f"{phase} {clean(name)}" for phase, name in found.items()) or None
-
-
-def _policy_name(client: Client, given: str) -> str:
-    named = client.network_policies.list(search=given, limit=100)
-    return next((each.name for each in named if given in (each.id, each.name)), given)
-
-
-def _limits(view: ScenarioView) -> str | None:
-    parts = [
-        f"agent {view.agent_timeout_sec:g} s" if view.agent_timeout_sec else "",
-        f"scoring {view.scorer_timeout_sec:g} s" if view.scorer_timeout_sec else "",
-    ]
-    return ", ".join(part for part in parts if part) or None
-
+from benchyard.models.scenarios import ScenarioView
 
 COLUMNS: Mapping[str, Callable[[ScenarioView], object]] = {
     "ID": lambda view: view.id,
     "NAME": lambda view: view.name,
     "REVISION": lambda view: view.revision,
     "ISOLATION": lambda view: view.isolation,
-    "SCORERS": lambda view: ", ".join(_types(view)),
+    "SCORERS": lambda view: ", ".join(scorer_types(view)),
     "AGE": lambda view: age(view.create_time_ms),
 }
 NARROW = Narrow(shorten=["NAME"], drop=["AGE", "REVISION", "SCORERS", "ISOLATION"])
+_ELSEWHERE = {
+    "export": "benchyard.cli.benchmark.scenario_files:export",
+    "from-snapshot": "benchyard.cli.benchmark.scenario_files:from_snapshot",
+    "new": "benchyard.cli.benchmark.scenario_files:new",
+    "pull": "benchyard.cli.benchmark.scenario_files:pull",
+    "push": "benchyard.cli.benchmark.scenario_files:push",
+    "show": "benchyard.cli.benchmark.show:show_scenario_command",
+    "validate": "benchyard.cli.benchmark.scenario_files:validate",
+}
 
-folder_argument = click.argument(
-    "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR"
-)
-new_folder_argument = click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 
-
-@click.group()
+@click.group(cls=Noun, places=_ELSEWHERE)
 def scenario() -> None:
     """Write, keep and check scenarios: a problem, a devbox, and how the result is graded.
 
@@ -149,11 +46,11 @@ def scenario() -> None:
     """
 
 
-@click.command("delete")
+@scenario.command()
 @click.argument("given", nargs=-1, required=True, metavar="ID|NAME...")
 @yes_option
 @output_option
-def delete_scenario(given: Sequence[str], yes: bool, output: str) -> None:
+def delete(given: Sequence[str], yes: bool, output: str) -> None:
     """Delete scenarios that no benchmark has; runs keep the revision they began with.
 
     `benchyard scenario archive` only hides them.
@@ -167,88 +64,6 @@ def delete_scenario(given: Sequence[str], yes: bool, output: str) -> None:
         confirm(f"Delete {'scenario' if len(views) == 1 else 'scenarios'} {named}?", yes=yes)
         for view in views:
             show(client.scenarios.delete(view.id), output, f"{clean(view.name)}  deleted")
-
-
-scenario.add_command(delete_scenario)
-
-
-@scenario.command()
-@new_folder_argument
-def new(folder: Path) -> None:
-    """Make a folder with a scenario that works, to be changed into another.
-
-    \b
-      benchyard scenario new my-task
-    """
-    check_folder_is_free(folder, force=False)
-    write_template(folder)
-    echo_sentence(
-        f"{folder / NAME}  made; try it with `benchyard scenario validate {shlex.quote(str(folder))}`"
-    )
-
-
-@scenario.command()
-@folder_argument
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@output_option
-def push(folder: Path, dry_run: bool, output: str) -> None:
-    """Make the server hold the scenario of a folder.
-
-    A scenario of the same name is changed: it keeps its id, and its revision counts up. Where nothing
-    differs, nothing is done. A Dockerfile is built if it was not built before.
-
-    \b
-      benchyard scenario push my-task --dry-run
-      benchyard scenario push my-task
-    """
-    draft = scenario_draft.read_scenario(folder)
-    with connect() as client:
-        pushed = push_scenario(client, draft, dry_run=dry_run, progress=TERMINAL)
-    show(pushed.data(), output, "\n".join(wrap_details(pushed.lines())))
-
-
-@scenario.command()
-@click.argument("given", metavar="ID|NAME")
-@new_folder_argument
-@click.option("--force", is_flag=True, help="Overwrite what is in the folder.")
-def pull(given: str, folder: Path, force: bool) -> None:
-    """Write a scenario of the server as a folder; pushed again it changes nothing.
-
-    \b
-      benchyard scenario pull my-task copy-of-my-task
-      benchyard scenario pull quickstart/fix-a-bug fix-a-bug
-    """
-    check_folder_is_free(folder, force=force)
-    with connect() as client:
-        view = find_scenario(client, given)
-        pull_scenario(client, view, folder)
-    echo_sentence(f"{folder / NAME}  {view.id}, revision {view.revision}")
-
-
-private_option = click.option(
-    "--private",
-    is_flag=True,
-    help="Also write sets whose authors ask not to publish them in plain text; keep the folder to yourself.",
-)
-
-
-@scenario.command()
-@click.argument("given", metavar="ID|NAME")
-@new_folder_argument
-@private_option
-@click.option("--force", is_flag=True, help="Overwrite what is in the folder.")
-@output_option
-def export(given: str, folder: Path, private: bool, force: bool, output: str) -> None:
-    """Write a scenario as a Harbor task folder.
-
-    \b
-      benchyard scenario export quickstart/fix-a-bug fix-a-bug
-      benchyard benchmark import fix-a-bug
-    """
-    check_folder_is_free(folder, force=force)
-    with connect() as client:
-        done = task_export.export_scenario(client, find_scenario(client, given), folder, private=private)
-    show(done.data(), output, "\n".join(done.lines()))
 
 
 @scenario.command("list")
@@ -276,24 +91,6 @@ def list_(public: bool, search: str | None, limit: int, output: str) -> None:
         )
 
 
-@scenario.command("show")
-@click.argument("given", metavar="ID|NAME")
-@output_option
-def show_(given: str, output: str) -> None:
-    """Show one scenario, by id or name.
-
-    \b
-      benchyard scenario show quickstart/fix-a-bug
-    """
-    with connect() as client:
-        show_scenario(client, find_scenario(client, given), output)
-
-
-def show_scenario(client: Client, view: ScenarioView, output: str) -> None:
-    """Show a scenario: its task, its environment, and its grading."""
-    show(view, output, _description(client, view) if output == "text" else "")
-
-
 @scenario.command()
 @click.argument("given", nargs=-1, required=True, metavar="ID|NAME...")
 def archive(given: Sequence[str]) -> None:
@@ -308,105 +105,7 @@ def archive(given: Sequence[str]) -> None:
             click.echo(f"{view.id}  archived")
 
 
-@scenario.command()
-@click.argument("given", nargs=-1, required=True, metavar="ID|NAME|PATH...")
-@validation.validate_options
-@output_option
-def validate(
-    given: Sequence[str],
-    env: Sequence[str],
-    secrets: Sequence[str],
-    concurrency: int,
-    timeout: float,
-    record: bool | None,
-    output: str,
-) -> None:
-    """Show that scenarios can be solved, and not by doing nothing.
-
-    The reference output must score 1.0, doing nothing `nop_score` (0 by default), each twice with the
-    same result. The strictest isolation in which this holds is found (answer, system, clean, live), and is
-    stored with a scenario of the server. Exits with 1 if a scenario is not valid. A folder is tried as a
-    scenario with a name of its own, which is archived afterwards.
-
-    \b
-      benchyard scenario validate my-task/
-      benchyard scenario validate quickstart/fix-a-bug -o json
-    """
-    options = validation.options_from(env, secrets, concurrency, timeout)
-    with connect() as client:
-        wanted = [_target(client, each) for each in given]
-    validation.run_validation(wanted, options, output, record=record)
-
-
-@scenario.command("from-snapshot")
-@click.argument("snapshot")
-@new_folder_argument
-@click.option("--working-directory", help="Where work is done; the user's home if not given.")
-def from_snapshot(snapshot: str, folder: Path, working_directory: str | None) -> None:
-    """Make a folder with a scenario that begins with a snapshot of a devbox prepared by hand.
-
-    \b
-      benchyard snapshot create box --name prepared
-      benchyard scenario from-snapshot prepared my-task \\
-          --working-directory /home/user/project
-    """
-    check_folder_is_free(folder, force=False)
-    with connect() as client:
-        found = find_snapshot_id(client, snapshot)
-    write_snapshot_scenario(folder, found, working_directory)
-    echo_sentence(f"{folder / NAME}  made; write problem.md, the scorers and reference.sh")
-
-
-def write_template(folder: Path) -> None:
-    """Copy the template, and set its name."""
-    for source in builtin_benchmarks.files(builtin_benchmarks.TEMPLATE):
-        target = folder / source.relative_to(builtin_benchmarks.TEMPLATE)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
-    file = folder / NAME
-    name = dump_yaml(slug(folder.resolve().name)).removesuffix("...\n").strip()
-    file.write_text(file.read_text().replace("name: NAME", f"name: {name}", 1))
-
-
-def _target(client: Client, given: str) -> ValidationTarget:
-    path = Path(given)
-    if (path / NAME).exists():
-        return target_of_draft(client, scenario_draft.read_scenario(path), TERMINAL)
-    check_path_exists(given)
-    if path.is_dir() and "/" in given:
-        raise UsageError(f"{given} has no {NAME}; `benchyard scenario new` makes a folder that has one")
-    return ValidationTarget(find_scenario(client, given))
-
-
-def _types(view: ScenarioView) -> list[str]:
+def scorer_types(view: ScenarioView) -> list[str]:
+    """Return the types of the scorers of a scenario, as people name them."""
     functions = view.scoring_contract.scoring_function_parameters
     return [str(each.scorer.get("type", "")).removesuffix("_scorer") for each in functions]
-
-
-def _description(client: Client, view: ScenarioView) -> str:
-    functions = view.scoring_contract.scoring_function_parameters
-    head = facts(
-        {
-            "id": view.id,
-            "name": view.name,
-            "status": view.status,
-            "revision": view.revision,
-            "public": "yes" if view.is_public else None,
-            **environment_facts(client, view),
-            "scorers": ", ".join(
-                f"{each.name} ({type}, {each.weight:g})"
-                for each, type in zip(functions, _types(view), strict=True)
-            ),
-            "isolation": f"{view.isolation} ({view.isolation_reason})",
-            "answer": ", ".join(view.answer_paths or []),
-            "nothing scores": view.nop_score,
-            "reference": "yes" if view.reference_output else "no",
-            "validation": view.validation_type,
-            "needs variables": ", ".join(view.required_environment_variables or []),
-            "needs secrets": ", ".join(view.required_secret_names or []),
-            "created": when(view.create_time_ms),
-            "metadata": pairs(view.metadata),
-        }
-    )
-    statement = "\n".join(clean(line) for line in view.input_context.problem_statement.splitlines())
-    return f"{head}\n\n{statement}"

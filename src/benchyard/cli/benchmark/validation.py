@@ -1,31 +1,16 @@
-"""Validation on the command line: progress, a table, and an exit status."""
+"""Validation on the command line: options, a table, and an exit status."""
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import Any
 
 import click
 
-from benchyard.cli.connection import connect_async
+from benchyard.cli.benchmark.progress import TERMINAL
 from benchyard.cli.options import FloatRange, IntRange, name_values
-from benchyard.cli.progress import ActivityLine
 from benchyard.cli.render import echo_sentence, print_table, show
+from benchyard.client.benchmark_files.results import ScenarioValidation
 from benchyard.client.plain_text import clean
-from benchyard.client.validation import (
-    BUILD_FAILED,
-    TWICE,
-    ScenarioValidation,
-    ValidationAttempt,
-    ValidationOptions,
-    ValidationTarget,
-    Validator,
-    lasting_name,
-    present_scenario,
-    record_isolation,
-)
-from benchyard.models.runs import RunProfile
+from benchyard.client.validation import BUILD_FAILED
 
 INVALID = 1
 """Exit status if a scenario is not valid."""
@@ -76,25 +61,22 @@ def validate_options(command: Any) -> Any:
     return command
 
 
-def options_from(
-    env: Sequence[str], secrets: Sequence[str], concurrency: int, timeout: float
-) -> ValidationOptions:
-    """Return the settings of a validation, from the options."""
-    profile = RunProfile(
-        env_vars=name_values(env, "--env") or None, secrets=name_values(secrets, "--secret") or None
-    )
-    return ValidationOptions(profile, concurrency, timeout)
+def validation_options(
+    env: Sequence[str], secrets: Sequence[str], concurrency: int, timeout: float, record: bool | None
+) -> dict[str, Any]:
+    """Return the parameters of a validation, from the options."""
+    return {
+        "env_vars": name_values(env, "--env"),
+        "secrets": name_values(secrets, "--secret"),
+        "concurrency": concurrency,
+        "timeout": timeout,
+        "record": record,
+        "progress": TERMINAL,
+    }
 
 
-def run_validation(
-    wanted: Sequence[ValidationTarget], options: ValidationOptions, output: str, *, record: bool | None = None
-) -> None:
-    """Validate, show the results, and exit with 1 if a scenario is not valid.
-
-    Results are stored with scenarios of the server unless `record` is False; if it is True, a chosen
-    isolation that does not work is changed, too.
-    """
-    results = asyncio.run(_validate(wanted, options, record=record))
+def show_validation(results: Sequence[ScenarioValidation], output: str) -> None:
+    """Show the results, and exit with 1 if a scenario is not valid."""
     is_valid = all(each.is_valid for each in results)
     if output == "text":
         _print(results)
@@ -103,49 +85,6 @@ def run_validation(
         show({"is_valid": is_valid, "scenarios": found}, output, "")
     if not is_valid:
         raise click.exceptions.Exit(INVALID)
-
-
-async def _validate(
-    wanted: Sequence[ValidationTarget], options: ValidationOptions, *, record: bool | None
-) -> list[ScenarioValidation]:
-    async with connect_async() as client, AsyncExitStack() as stack:
-        scenarios = [await stack.enter_async_context(present_scenario(client, each)) for each in wanted]
-        with _Progress(len(scenarios) * 2 * TWICE) as progress:
-            validator = Validator(client, options, progress.tell)
-            found = await asyncio.gather(*(validator.validate(each) for each in scenarios))
-        results = [each.model_copy(update={"name": lasting_name(each.name)}) for each in found]
-        if record is not False:
-            results = [
-                await record_isolation(client, each, result, changes_choice=record is True)
-                for each, result in zip(wanted, results, strict=True)
-            ]
-        return results
-
-
-class _Progress:
-    """Reports attempts on stderr line by line, in a terminal above a count."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._done = 0
-        self._activity = ActivityLine("validating; environments may have to be made ready first")
-
-    def __enter__(self) -> "_Progress":
-        self._activity.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._activity.__exit__(kind, error, trace)
-
-    def tell(self, name: str, attempt: ValidationAttempt) -> None:
-        """Report an attempt."""
-        self._done += 1
-        score = "no score" if attempt.score is None else f"{attempt.score:g}"
-        kind = f"{attempt.kind} in {attempt.isolation}"
-        self._activity.text = f"validating: {self._done} of about {self._total} runs"
-        self._activity.say(f"{clean(lasting_name(name))}: {kind}: {score} ({attempt.seconds:.1f} s)")
 
 
 def _print_line(text: str) -> None:

@@ -7,11 +7,7 @@ from itertools import islice
 import click
 
 from benchyard.cli.connection import connect
-from benchyard.cli.devbox.access import forward, ssh, ssh_config, ssh_proxy, tunnel
-from benchyard.cli.devbox.copy import cp
-from benchyard.cli.devbox.create import create
-from benchyard.cli.devbox.exec import exec_
-from benchyard.cli.devbox.shell import shell
+from benchyard.cli.lazy_group import Noun
 from benchyard.cli.options import IntRange, checked_input
 from benchyard.cli.progress import patience
 from benchyard.cli.render import age, echo_sentence, facts, output_option, pairs, show, show_many, size, when
@@ -34,9 +30,20 @@ COLUMNS: Mapping[str, Callable[[DevboxView], object]] = {
     "FROM": lambda view: view.snapshot_id or view.blueprint_id or "host",
 }
 NARROW = Narrow(shorten=["NAME"], drop=["AGE", "FROM"])
+_ELSEWHERE = {
+    "cp": "benchyard.cli.devbox.copy:cp",
+    "create": "benchyard.cli.devbox.create:create",
+    "exec": "benchyard.cli.devbox.exec:exec_",
+    "forward": "benchyard.cli.devbox.access:forward",
+    "shell": "benchyard.cli.devbox.shell:shell",
+    "ssh": "benchyard.cli.devbox.access:ssh",
+    "ssh-config": "benchyard.cli.devbox.access:ssh_config",
+    "ssh-proxy": "benchyard.cli.devbox.access:ssh_proxy",
+    "tunnel": "benchyard.cli.devbox.access:tunnel",
+}
 
 
-@click.group()
+@click.group(cls=Noun, places=_ELSEWHERE)
 def devbox() -> None:
     """Create, use and end devboxes.
 
@@ -45,9 +52,6 @@ def devbox() -> None:
       benchyard devbox exec box -- 'uname -a'
       benchyard devbox shutdown box
     """
-
-
-devbox.add_command(create)
 
 
 @devbox.command("list")
@@ -88,16 +92,6 @@ def show_(id: str, output: str) -> None:
     with connect() as client:
         view = find_devbox(client, id)
     show(view, output, _description(view))
-
-
-devbox.add_command(exec_)
-devbox.add_command(shell)
-devbox.add_command(cp)
-devbox.add_command(tunnel)
-devbox.add_command(forward)
-devbox.add_command(ssh)
-devbox.add_command(ssh_config)
-devbox.add_command(ssh_proxy)
 
 
 @devbox.command("logs")

@@ -12,9 +12,8 @@ from benchyard.cli.progress import patience
 from benchyard.cli.render import output_option, show
 from benchyard.client.client import Client
 from benchyard.client.lookup import find_policy, find_snapshot_id
-from benchyard.client.resources.devboxes import await_running
 from benchyard.errors import StartFailed, UsageError
-from benchyard.models.devboxes import DevboxRequest, DevboxView
+from benchyard.models.devboxes import DevboxRequest, DevboxStatus, DevboxView
 from benchyard.models.gateway_configs import GatewayRequest
 from benchyard.models.launch import FileMount, LaunchParameters, Size, UserParameters
 
@@ -189,7 +188,8 @@ def _fill_devbox(client: Client, made: DevboxView, files: Sequence[tuple[Path, s
     """Wait until a devbox runs and copy the files in; shuts it down if copying fails or is interrupted."""
     try:
         with patience(f"starting {made.id}: its image or agents may have to be made first"):
-            running = client.session.run(await_running(made, None))
+            is_up = made.status is DevboxStatus.RUNNING
+            running = made if is_up else client.devboxes.await_running(made.id)
         for local, remote in files:
             client.files.upload(made.id, remote, local)
     except StartFailed as error:

@@ -18,6 +18,7 @@ from benchyard.cli.table import Narrow
 from benchyard.client.build_context import CONTEXT_TTL_MS, context_archive, remove_context
 from benchyard.client.client import Client
 from benchyard.client.lookup import PAGE, find_policy, nearest_hint
+from benchyard.client.nouns import SyncNouns
 from benchyard.client.plain_text import clean
 from benchyard.errors import BuildFailed, NotFound, UsageError
 from benchyard.models.blueprints import (
@@ -116,13 +117,13 @@ def build(context: Path | None, no_wait: bool, output: str, **options: Unpack[Bu
     show(view, output, f"{view.id}  {view.status.value}")
 
 
-def follow(client: Client, blueprint_id: str, show_line: Printer) -> None:
+def follow(client: SyncNouns, blueprint_id: str, show_line: Printer) -> None:
     """Show every line of a build's log until it has ended."""
     for line in client.blueprints.follow(blueprint_id):
         show_line(line)
 
 
-def await_build(client: Client, view: BlueprintView) -> BlueprintView:
+def await_build(client: SyncNouns, view: BlueprintView) -> BlueprintView:
     """Follow a build to its end, and delete its context afterwards; raises BuildFailed."""
     try:
         return _follow_build(client, view)
@@ -130,7 +131,7 @@ def await_build(client: Client, view: BlueprintView) -> BlueprintView:
         remove_context(client, view)
 
 
-def _follow_build(client: Client, view: BlueprintView) -> BlueprintView:
+def _follow_build(client: SyncNouns, view: BlueprintView) -> BlueprintView:
     click.echo(f"building {view.id}", err=True)
     try:
         with _printer(f"building {clean(view.name)}") as show_line:
@@ -189,7 +190,7 @@ def _build_request(context: Path | None, dockerfile: Path | None, options: Build
 
 @contextmanager
 def uploaded_context(
-    client: Client, folder: Path | None, dockerfile: Path | None
+    client: SyncNouns, folder: Path | None, dockerfile: Path | None
 ) -> Iterator[BuildContext | None]:
     """Upload a folder as the context of a build that is requested in the block."""
     if folder is None:

@@ -1,4 +1,4 @@
-"""`benchyard job`, or `benchmark-job`: list, cancel, resume, retry, rename, pin and delete jobs."""
+"""`benchyard job`, or `benchmark-job`: list, cancel, rename, pin and delete jobs."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,24 +7,18 @@ from itertools import islice
 import click
 
 from benchyard.cli.connection import connect
-from benchyard.cli.job.export import export
-from benchyard.cli.job.gates import SUSPECT, UNFINISHED, exit_statuses, require_good
-from benchyard.cli.job.logs import logs
 from benchyard.cli.job.names import find_job
-from benchyard.cli.job.rescore import rescore
-from benchyard.cli.job.run import run
-from benchyard.cli.job.summary import summary
-from benchyard.cli.job.watch import require_scores, show_end, watch, watch_to_end
+from benchyard.cli.lazy_group import Noun
 from benchyard.cli.options import FloatRange, checked_input, confirm, yes_option
 from benchyard.cli.progress import spinner
 from benchyard.cli.render import age, output_option, show, show_many, show_removed
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
-from benchyard.client.lookup import SHOWN, scenario_id_in
+from benchyard.client.lookup import SHOWN
 from benchyard.client.plain_text import clean
 from benchyard.errors import Conflict, UsageError
 from benchyard.models.base import RenameRequest
-from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, JobState, RetryKind
+from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, JobState
 from benchyard.models.trials import ENDED_TRIALS
 
 
@@ -119,9 +113,7 @@ def _one(client: Client, given: str) -> BenchmarkJobView:
 
 DAY_MS = 24 * 3600 * 1000
 PAGE = 100
-_TRIALS = 1000
 _SPELLED = {"canceled": "cancelled"}
-_RETRIED: Sequence[RetryKind] = ("unscored", "crashed", "not-passed")
 
 COLUMNS: Mapping[str, Callable[[BenchmarkJobView], object]] = {
     "ID": lambda view: view.id,
@@ -132,10 +124,22 @@ COLUMNS: Mapping[str, Callable[[BenchmarkJobView], object]] = {
     "MEAN": lambda view: _means(view),
     "AGE": lambda view: age(view.create_time_ms),
 }
-NARROW = Narrow(shorten=["NAME"], drop=["AGENTS", "AGE", "TRIALS"])
+NARROW = Narrow(shorten=["NAME", "AGENTS"], drop=["AGE", "ID", "TRIALS"])
+_ELSEWHERE = {
+    "compare": "benchyard.cli.job.compare:compare",
+    "export": "benchyard.cli.job.export:export",
+    "gate": "benchyard.cli.job.compare:gate",
+    "logs": "benchyard.cli.job.logs:logs",
+    "rescore": "benchyard.cli.job.rescore:rescore",
+    "resume": "benchyard.cli.job.again:resume",
+    "retry": "benchyard.cli.job.again:retry",
+    "run": "benchyard.cli.job.run:run",
+    "summary": "benchyard.cli.job.summary:summary",
+    "watch": "benchyard.cli.job.watch:watch",
+}
 
 
-@click.group()
+@click.group(cls=Noun, places=_ELSEWHERE)
 def job() -> None:
     """Run agents on benchmarks; `benchyard benchmark-job` is the same.
 
@@ -148,7 +152,7 @@ def job() -> None:
     """
 
 
-for each in (run, watch, summary, logs, export, rescore, rename, delete, pin, unpin):
+for each in (rename, delete, pin, unpin):
     job.add_command(each)
 
 
@@ -193,81 +197,6 @@ def cancel(given: str, output: str) -> None:
     """
     with connect() as client:
         view = client.jobs.cancel(find_job(client, given).id)
-    _show(view, output)
-
-
-_AGAIN_STATUSES = exit_statuses(
-    0, UNFINISHED, 2, 4, 5, SUSPECT, 130, note=", with --watch; else 0 once it goes on"
-)
-
-
-def _watch_option(command: Callable[..., None]) -> Callable[..., None]:
-    return click.option("--watch", "watch_it", is_flag=True, help="Watch it until it has ended.")(command)
-
-
-@job.command(epilog=_AGAIN_STATUSES)
-@click.argument("given", metavar="ID|NAME")
-@_watch_option
-@output_option
-def resume(given: str, watch_it: bool, output: str) -> None:
-    """Go on with the unfinished trials of a job that was cancelled.
-
-    \b
-      benchyard job resume my-job --watch
-    """
-    with connect() as client:
-        view = client.jobs.resume(find_job(client, given).id)
-        _follow(client, view, output, watch_it=watch_it)
-
-
-@job.command(epilog=_AGAIN_STATUSES)
-@click.argument("given", metavar="ID|NAME")
-@click.option(
-    "--only",
-    type=click.Choice(_RETRIED),
-    default="unscored",
-    show_default=True,
-    help="What to try again: trials without a score through no fault of the agent, those that crashed, "
-    "or all that did not pass.",
-)
-@click.option(
-    "--scenario",
-    "scenarios",
-    multiple=True,
-    metavar="ID|NAME",
-    help="Only trials of this scenario; repeatable.",
-)
-@_watch_option
-@output_option
-def retry(given: str, only: RetryKind, scenarios: Sequence[str], watch_it: bool, output: str) -> None:
-    """Try the trials without a score again; the earlier ones are kept beside the new ones.
-
-    `--only not-passed` includes crashed trials.
-
-    \b
-      benchyard job retry my-job
-      benchyard job retry my-job --only not-passed --watch
-      benchyard job retry my-job --only crashed --scenario quickstart/fix-a-bug
-    """
-    with connect() as client:
-        found = find_job(client, given)
-        trials = list(client.jobs.trials(found.id, limit=_TRIALS)) if scenarios else []
-        chosen = [scenario_id_in(found, trials, each) for each in scenarios]
-        view = client.jobs.retry(found.id, only, chosen or None)
-        _follow(client, view, output, watch_it=watch_it)
-
-
-def _follow(client: Client, view: BenchmarkJobView, output: str, *, watch_it: bool) -> None:
-    if watch_it:
-        view = watch_to_end(client, view, output)
-        show_end(view, output)
-        require_good(view, None)
-        require_scores(view)
-    else:
-        _show(view, output)
-
-
-def _show(view: BenchmarkJobView, output: str) -> None:
     show(view, output, f"{view.id}  {view.state.value}")
 
 
@@ -276,7 +205,7 @@ def _states(given: str | None) -> set[str]:
     known = {state.value for state in JobState}
     if found - known:
         raise UsageError(
-            f"{', '.join(sorted(found - known))} is no state; known are {', '.join(sorted(known))}"
+            f"{', '.join(sorted(found - known))} is not a state; known are {', '.join(sorted(known))}"
         )
     return found
 

@@ -30,14 +30,13 @@ from benchyard.cli.render import duration, facts, indented, output_option, show
 from benchyard.client import job_request
 from benchyard.client.client import Client
 from benchyard.client.job_request import ATTEMPTS, CONCURRENT, MULTIPLIER, TIMEOUT_SECONDS, Body, ShortFlags
-from benchyard.client.lookup import find_benchmark, find_scenario
 from benchyard.client.plain_text import clean
 from benchyard.client.provider_keys import with_known_keys, with_pending_keys
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.agents import origin
 from benchyard.models.base import MAX_INT
 from benchyard.models.job_plans import JobPlanView, PlannedAgent, count_text
-from benchyard.models.jobs import MOST_ATTEMPTS, MOST_CONCURRENT, MOST_SECONDS, BenchmarkJobView, JobRequest
+from benchyard.models.jobs import MOST_ATTEMPTS, MOST_CONCURRENT, MOST_SECONDS, JobRequest
 from benchyard.models.model_access import Budget
 from benchyard.reports.junit import junit
 
@@ -78,7 +77,7 @@ def plan_text(plan: JobPlanView, pending_secrets: list[str]) -> str:
         first, *rest = indented(_agent(each), 4)
         lines += [f"  {first}", *rest]
     lines += ["", *(_missing(plan) or ["nothing has to be installed or built first"])]
-    lines += [f"the secret {name} would be made of your {name.partition('_')[2]}" for name in pending_secrets]
+    lines += [f"the secret {name} would be made from ${name.partition('_')[2]}" for name in pending_secrets]
     lines += ["", "scenarios:", *(f"  {name}" for name in [*names[:_MOST_NAMES], *more])]
     return "\n".join([*lines, "", "nothing was started"])
 
@@ -144,8 +143,6 @@ def _budget(budget: Budget | None) -> str | None:
 def _seconds(seconds: float) -> str:
     return duration(round(seconds * 1000))
 
-
-_SCENARIO_PREFIX = "scn_"
 
 _PAIRS = {
     "env_vars": "--env-vars",
@@ -363,40 +360,8 @@ def _body(client: Client, short: ShortFlags, file: Path | None, like: str | None
     if file is not None:
         body = job_request.body_of_file(file)
     if like is not None:
-        body = _same_as(client, find_job(client, like))
-    body = _with_ids(client, job_request.apply_flags(body, short))
+        body = job_request.body_like(client, find_job(client, like), tell)
+    body = job_request.with_ids(client, job_request.apply_flags(body, short))
     with checked_input():
         job_request.finish_body(body)
     return body
-
-
-def _same_as(client: Client, view: BenchmarkJobView) -> Body:
-    """Return the request of an earlier job; its benchmark may have other scenarios now than the job had."""
-    id = view.job_source.benchmark_id
-    of_benchmark = is_whole = False
-    if id is not None:
-        try:
-            now = client.benchmarks.retrieve(id).scenario_ids
-        except NotFound:
-            tell(f"benchmark {id} is gone; its scenarios are run by themselves")
-        else:
-            is_whole = now == view.job_spec.scenario_ids
-            of_benchmark = set(view.job_spec.scenario_ids) <= set(now)
-            if not of_benchmark:
-                name = clean(view.job_source.benchmark_name or id)
-                told = f"{name} has not all of these scenarios any more; they are run by themselves"
-                tell(f"{told}")
-    return job_request.body_of_job(view, of_benchmark=of_benchmark, is_whole=is_whole)
-
-
-def _with_ids(client: Client, body: Body) -> Body:
-    """Return the body with ids in place of names."""
-    spec = dict(body["spec"])
-    if benchmark := spec.get("benchmark_id"):
-        spec["benchmark_id"] = find_benchmark(client, str(benchmark)).id
-    if scenarios := spec.get("scenario_ids"):
-        spec["scenario_ids"] = [
-            each if str(each).startswith(_SCENARIO_PREFIX) else find_scenario(client, str(each)).id
-            for each in scenarios
-        ]
-    return {**body, "spec": spec}

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from benchyard.benchmarks import catalog
 from benchyard.benchmarks.base import PUBLIC_KEY, REVISION_KEY, BrokenItem, ImportOptions, PublicBenchmark
@@ -23,26 +23,25 @@ from benchyard.benchmarks.harbor.registry_files import MANIFEST, read_manifest, 
 from benchyard.benchmarks.sources import git, local_copies
 from benchyard.benchmarks.sources.base import GitTree, Source
 from benchyard.benchmarks.sources.retrieval import commit_of, fetch
-from benchyard.client.benchmark_files.folders import PushResult, push_over_known, push_set
+from benchyard.client.benchmark_files.folders import push_over_known, push_set
 from benchyard.client.benchmark_files.progress import SILENT, PushProgress
-from benchyard.client.client import Client
+from benchyard.client.benchmark_files.results import ImportResult, PushResult
 from benchyard.client.lookup import find_one
-from benchyard.client.plain_text import clean
+from benchyard.client.nouns import SyncNouns
 from benchyard.errors import BenchyardError, Conflict, UsageError
 from benchyard.models.benchmarks import BenchmarkRequest
-from benchyard.models.job_plans import count_text
 from benchyard.models.scenarios import ScenarioView
 from benchyard.settings import default_datasets_folder
 
 _PAGE = 1000
 
 
-def oldest_by_name(client: Client, prefix: str) -> dict[str, ScenarioView]:
+def oldest_by_name(client: SyncNouns, prefix: str) -> dict[str, ScenarioView]:
     """Return the scenarios whose names begin so, by name; the oldest of each name."""
     return {each.name: each for each in client.scenarios.list(search=prefix, limit=_PAGE)}
 
 
-def dedupe(client: Client, pushed: list[PushResult]) -> list[PushResult]:
+def dedupe(client: SyncNouns, pushed: list[PushResult]) -> list[PushResult]:
     """Return the pushed scenarios; duplicates of older scenarios are archived and replaced by these."""
     mine = {each.name: each for each in pushed if each.action == "created" and each.id}
     theirs: dict[str, ScenarioView] = {}
@@ -87,47 +86,7 @@ class ImportSet:
     known_bad: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class ImportResult:
-    """Result of an import."""
-
-    benchmark: PushResult
-    scenarios: list[PushResult]
-    broken: list[BrokenItem]
-    known_bad: dict[str, str]
-    kept: int = 0
-    """Number of scenarios that stay in the benchmark although this import did not read them."""
-
-    def data(self) -> dict[str, Any]:
-        """Return the result as plain values."""
-        counts = {name: self.count(name) for name in ("created", "changed", "unchanged")}
-        return {
-            **self.benchmark.data(),
-            "scenarios": {"total": len(self.scenarios), **counts},
-            "kept": self.kept,
-            "broken": [{"name": each.name, "reason": each.reason} for each in self.broken],
-            "known_bad": self.known_bad,
-        }
-
-    def count(self, action: str) -> int:
-        """Return the number of scenarios that were created, changed or left unchanged."""
-        return sum(each.action == action for each in self.scenarios)
-
-    def lines(self) -> Iterator[str]:
-        """Yield the result as lines for people."""
-        for each in self.broken:
-            yield f"{'note' if each.is_note else 'not imported'}: {clean(each.name)}: {clean(each.reason)}"
-        for item, reason in self.known_bad.items():
-            yield f"known to be bad: {clean(item)}: {clean(reason)}"
-        new, changed, same = (self.count(action) for action in ("created", "changed", "unchanged"))
-        scenarios = count_text(len(self.scenarios), "scenario")
-        yield f"{scenarios}: {new} new, {changed} changed, {same} as they were"
-        if self.kept:
-            yield f"{self.kept} more stay in the benchmark: only a part of it was read now"
-        yield from self.benchmark.lines()
-
-
-def import_benchmark(client: Client, wish: BenchmarkImport) -> ImportResult:
+def import_benchmark(client: SyncNouns, wish: BenchmarkImport) -> ImportResult:
     """Store a benchmark on the server; broken items are reported, and the rest is imported."""
     with (
         tempfile.TemporaryDirectory(prefix="benchyard-import-") as work,
@@ -157,14 +116,14 @@ def import_benchmark(client: Client, wish: BenchmarkImport) -> ImportResult:
         return ImportResult(made, pushed, broken, bad, len({*before} - {*ids}))
 
 
-def _scenario_ids(client: Client, name: str) -> list[str]:
+def _scenario_ids(client: SyncNouns, name: str) -> list[str]:
     """Return the scenarios that a benchmark has already: importing a part of a set removes none of them."""
     known = find_one(client.benchmarks.list(name=name, limit=2), name, "benchmark")
     return known.scenario_ids if known else []
 
 
 def _push_all(
-    client: Client, name: str, items: Iterator[ScenarioDraft | BrokenItem], wish: BenchmarkImport
+    client: SyncNouns, name: str, items: Iterator[ScenarioDraft | BrokenItem], wish: BenchmarkImport
 ) -> tuple[list[PushResult], list[BrokenItem]]:
     known = _KnownScenarios(client)
     pushed: list[PushResult] = []
@@ -183,7 +142,7 @@ def _push_all(
 
 
 def _push_one(
-    client: Client, draft: ScenarioDraft, known: ScenarioView | None, wish: BenchmarkImport
+    client: SyncNouns, draft: ScenarioDraft, known: ScenarioView | None, wish: BenchmarkImport
 ) -> PushResult:
     try:
         return push_over_known(client, draft, known, dry_run=wish.dry_run, progress=wish.progress)
@@ -201,7 +160,7 @@ class _KnownScenarios:
     A set is not always named like the benchmark: variants of one share scenarios.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: SyncNouns) -> None:
         self._client = client
         self._sets: dict[str, dict[str, ScenarioView]] = {}
 

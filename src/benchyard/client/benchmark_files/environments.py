@@ -18,8 +18,8 @@ from benchyard.benchmarks.files.scenario_draft import (
 from benchyard.benchmarks.files.writer import FolderContents
 from benchyard.client.benchmark_files.progress import SILENT, PushProgress
 from benchyard.client.build_context import context_archive, ignore_rules, included_paths
-from benchyard.client.client import Client
 from benchyard.client.lookup import find_one, find_snapshot_id
+from benchyard.client.nouns import SyncNouns
 from benchyard.client.resources.network import PolicyFields
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.blueprints import BlueprintRequest, BlueprintStatus, BlueprintView, BuildContext
@@ -34,7 +34,7 @@ _ALLOW_LIST_PREFIX = "allow-list-"
 _PENDING_POLICY = "(to be made)"
 
 
-def phase_rules(client: Client, phases: PhaseAccess, *, dry_run: bool) -> dict[str, str]:
+def phase_rules(client: SyncNouns, phases: PhaseAccess, *, dry_run: bool) -> dict[str, str]:
     """Return the fields of a scenario that limit the network of its agent and its scorers."""
     rules = {"scoring_network": "none"}
     if phases.scoring.mode != "none":
@@ -45,7 +45,7 @@ def phase_rules(client: Client, phases: PhaseAccess, *, dry_run: bool) -> dict[s
 
 
 def with_setup_policy(
-    client: Client, environment: ScenarioEnvironment, phases: PhaseAccess, *, dry_run: bool
+    client: SyncNouns, environment: ScenarioEnvironment, phases: PhaseAccess, *, dry_run: bool
 ) -> ScenarioEnvironment:
     """Return the environment with the network policy that its devboxes start with."""
     launch = environment.launch_parameters or LaunchParameters()
@@ -55,7 +55,7 @@ def with_setup_policy(
     )
 
 
-def policy_id(client: Client, access: NetworkAccess, *, dry_run: bool) -> str:
+def policy_id(client: SyncNouns, access: NetworkAccess, *, dry_run: bool) -> str:
     """Return the id of the policy that allows this access; makes a missing one."""
     fields = _policy_fields(access)
     name = fields["name"]
@@ -79,7 +79,7 @@ def policy_id(client: Client, access: NetworkAccess, *, dry_run: bool) -> str:
     return known.id
 
 
-def _known_policy(client: Client, name: str) -> NetworkPolicyView | None:
+def _known_policy(client: SyncNouns, name: str) -> NetworkPolicyView | None:
     named = (each for each in client.network_policies.list(name=name) if each.name == name)
     return find_one(named, name, "policy")
 
@@ -125,7 +125,7 @@ _DIGITS = 32
 _PAGE = 50
 
 
-def store_attachments(client: Client, archives: Mapping[str, bytes], *, dry_run: bool) -> dict[str, str]:
+def store_attachments(client: SyncNouns, archives: Mapping[str, bytes], *, dry_run: bool) -> dict[str, str]:
     """Store archives that the server lacks; returns the ids of their objects, by name."""
     found = {}
     for name, content in archives.items():
@@ -134,7 +134,7 @@ def store_attachments(client: Client, archives: Mapping[str, bytes], *, dry_run:
     return found
 
 
-def store_archive(client: Client, name: str, archive: bytes, *, dry_run: bool) -> str:
+def store_archive(client: SyncNouns, name: str, archive: bytes, *, dry_run: bool) -> str:
     """Return the id of the object with this name, which derives from its content; stores a missing one."""
     found = [
         each.id
@@ -167,7 +167,7 @@ class EnvironmentRecipe:
     """Digest of the other files in that folder."""
 
 
-def on_demand_blueprint(client: Client, recipe: EnvironmentRecipe, *, dry_run: bool) -> str:
+def on_demand_blueprint(client: SyncNouns, recipe: EnvironmentRecipe, *, dry_run: bool) -> str:
     """Return the blueprint of a recipe, built on demand; equal recipes share a blueprint."""
     told = f"{recipe.text}\0{recipe.prebuilt}\0{recipe.digest}"
     name = ON_DEMAND_PREFIX + hashlib.sha256(told.encode()).hexdigest()[:20]
@@ -191,7 +191,7 @@ def on_demand_blueprint(client: Client, recipe: EnvironmentRecipe, *, dry_run: b
     return first
 
 
-def _first_blueprint(client: Client, name: str) -> str | None:
+def _first_blueprint(client: SyncNouns, name: str) -> str | None:
     """Return the oldest usable blueprint of a name; lists begin with the newest."""
     found = [
         each.id
@@ -202,7 +202,7 @@ def _first_blueprint(client: Client, name: str) -> str | None:
     return found[-1] if found else None
 
 
-def _stored_context(client: Client, recipe: EnvironmentRecipe) -> BuildContext:
+def _stored_context(client: SyncNouns, recipe: EnvironmentRecipe) -> BuildContext:
     assert recipe.dockerfile is not None
     name = _CONTEXT_PREFIX + hashlib.sha256(recipe.digest.encode()).hexdigest()[:20]
     with context_archive(recipe.dockerfile.parent, recipe.dockerfile) as archive:
@@ -217,7 +217,7 @@ REFERENCE = "image-reference"
 
 
 def resolve_draft(
-    client: Client, draft: ScenarioDraft, *, dry_run: bool = False, progress: PushProgress = SILENT
+    client: SyncNouns, draft: ScenarioDraft, *, dry_run: bool = False, progress: PushProgress = SILENT
 ) -> ScenarioRequest:
     """Return a draft's request with its environment by the server's ids; builds missing images."""
     environment = draft.request.environment_parameters or ScenarioEnvironment()
@@ -237,7 +237,7 @@ def resolve_draft(
 
 
 def origin_of(
-    client: Client, environment: ScenarioEnvironment | None, contents: FolderContents | None
+    client: SyncNouns, environment: ScenarioEnvironment | None, contents: FolderContents | None
 ) -> EnvironmentOrigin:
     """Return the name by which an environment's file can refer to it, so that it means the same again.
 
@@ -262,7 +262,12 @@ def origin_of(
 
 
 def _ids(
-    client: Client, draft: ScenarioDraft, origin: EnvironmentOrigin, progress: PushProgress, *, dry_run: bool
+    client: SyncNouns,
+    draft: ScenarioDraft,
+    origin: EnvironmentOrigin,
+    progress: PushProgress,
+    *,
+    dry_run: bool,
 ) -> dict[str, str]:
     if origin.kind == "snapshot":
         return {"snapshot_id": find_snapshot_id(client, origin.name)}
@@ -278,7 +283,7 @@ def _ids(
     return {}
 
 
-def _steps_with_files(client: Client, draft: ScenarioDraft, *, dry_run: bool) -> list[Step]:
+def _steps_with_files(client: SyncNouns, draft: ScenarioDraft, *, dry_run: bool) -> list[Step]:
     """Return the steps of a scenario, each with its stored files."""
     stored = store_attachments(client, draft.step_files, dry_run=dry_run)
     return [
@@ -287,7 +292,7 @@ def _steps_with_files(client: Client, draft: ScenarioDraft, *, dry_run: bool) ->
     ]
 
 
-def _built_blueprint_id(client: Client, given: str) -> str:
+def _built_blueprint_id(client: SyncNouns, given: str) -> str:
     try:
         return client.blueprints.get(given).id
     except NotFound:
@@ -299,12 +304,17 @@ def _built_blueprint_id(client: Client, given: str) -> str:
     return newest.id
 
 
-def _newest_blueprint(client: Client, name: str) -> BlueprintView | None:
+def _newest_blueprint(client: SyncNouns, name: str) -> BlueprintView | None:
     return next(iter(client.blueprints.list(name, BlueprintStatus.BUILD_COMPLETE, limit=1)), None)
 
 
 def _dockerfile_blueprint_id(
-    client: Client, draft: ScenarioDraft, origin: EnvironmentOrigin, progress: PushProgress, *, dry_run: bool
+    client: SyncNouns,
+    draft: ScenarioDraft,
+    origin: EnvironmentOrigin,
+    progress: PushProgress,
+    *,
+    dry_run: bool,
 ) -> str:
     """Return the blueprint of a Dockerfile and its folder; builds it unless an equal one exists."""
     dockerfile = draft.folder.inside(origin.name)

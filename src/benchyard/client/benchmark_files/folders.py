@@ -1,69 +1,26 @@
 """Folders of scenarios and benchmarks: pushed to the server, and pulled so that pushing changes nothing."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from benchyard.benchmarks.files import benchmark_file, comparison, scenario_file
 from benchyard.benchmarks.files.benchmark_file import BenchmarkDraft, NamedScenario
-from benchyard.benchmarks.files.comparison import Difference
 from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.benchmarks.files.writer import FolderContents, scenario_contents, slug, write_scenario
 from benchyard.client.benchmark_files.environments import origin_of, resolve_draft
 from benchyard.client.benchmark_files.progress import SILENT, PushProgress
-from benchyard.client.client import Client
+from benchyard.client.benchmark_files.results import PushResult
 from benchyard.client.lookup import find_custom_scorer, find_one, find_scenario
+from benchyard.client.nouns import SyncNouns
 from benchyard.client.plain_text import clean
 from benchyard.errors import UsageError
 from benchyard.models.benchmarks import BenchmarkRequest, BenchmarkView
 from benchyard.models.scenarios import ScenarioView, functions_of
 
-PushAction = Literal["created", "changed", "unchanged"]
-_SHOWN = 60
-_BEFORE = 20
-"""Number of equal characters that are shown before a difference."""
-
-
-@dataclass(frozen=True)
-class PushResult:
-    """Result of pushing one scenario or benchmark."""
-
-    name: str
-    action: PushAction
-    id: str | None = None
-    """None for a new one in a dry run."""
-    revision: int = 1
-    differences: tuple[Difference, ...] = ()
-    before: tuple[str, ...] = field(default=())
-    """Sentences on preparations, such as registered scorers."""
-    is_dry: bool = False
-    """True in a dry run, in which nothing is changed."""
-
-    def data(self) -> dict[str, Any]:
-        """Return the result as plain values."""
-        changed = [{"field": place, "was": old, "is": new} for place, old, new in self.differences]
-        return {
-            "id": self.id,
-            "name": self.name,
-            "action": self.action,
-            "revision": self.revision,
-            "changes": changed,
-            "before": list(self.before),
-        }
-
-    def lines(self) -> Iterator[str]:
-        """Yield the result as lines for people."""
-        revision = f" (revision {self.revision})" if self.action != "unchanged" else ", nothing to do"
-        would = "would be " if self.is_dry and self.action != "unchanged" else ""
-        yield from self.before
-        yield f"{self.id or '(new)'}  {clean(self.name)}: {would}{self.action}{revision}"
-        for place, old, new in self.differences:
-            yield f"  {clean(place)}: {_change(old, new)}"
-
 
 def push_scenario(
-    client: Client, draft: ScenarioDraft, *, dry_run: bool, progress: PushProgress = SILENT
+    client: SyncNouns, draft: ScenarioDraft, *, dry_run: bool, progress: PushProgress = SILENT
 ) -> PushResult:
     """Create or change the scenario of that name, or leave it alone; a dry run only reports the change."""
     name = draft.request.name
@@ -72,7 +29,7 @@ def push_scenario(
 
 
 def push_over_known(
-    client: Client,
+    client: SyncNouns,
     draft: ScenarioDraft,
     known: ScenarioView | None,
     *,
@@ -95,7 +52,7 @@ def push_over_known(
     return PushResult(request.name, "changed", known.id, revision, tuple(differences), before, dry_run)
 
 
-def push_scorers(client: Client, draft: ScenarioDraft, *, dry_run: bool) -> Iterator[str]:
+def push_scorers(client: SyncNouns, draft: ScenarioDraft, *, dry_run: bool) -> Iterator[str]:
     """Register the custom scorers that come with a scenario; yields a sentence for each change."""
     would = "would be " if dry_run else ""
     for type, script in draft.custom_scorers.items():
@@ -113,7 +70,7 @@ def push_scorers(client: Client, draft: ScenarioDraft, *, dry_run: bool) -> Iter
 
 
 def push_benchmark(
-    client: Client, draft: BenchmarkDraft, *, dry_run: bool, progress: PushProgress = SILENT
+    client: SyncNouns, draft: BenchmarkDraft, *, dry_run: bool, progress: PushProgress = SILENT
 ) -> list[PushResult]:
     """Push a benchmark's own scenarios, then the benchmark; the last result is that of the benchmark."""
     # Resolve names before any change: an unknown name must not leave half a benchmark.
@@ -132,7 +89,7 @@ def push_benchmark(
     return [*done, push_set(client, request, dry_run=dry_run)]
 
 
-def scenario_id_of(client: Client, named: NamedScenario) -> str:
+def scenario_id_of(client: SyncNouns, named: NamedScenario) -> str:
     """Return the id of a scenario that a benchmark's file names; raises UsageError with the line."""
     try:
         return find_scenario(client, named.id or named.name or "").id
@@ -140,7 +97,7 @@ def scenario_id_of(client: Client, named: NamedScenario) -> str:
         raise UsageError(f"{named.where}: {error.message}") from error
 
 
-def push_set(client: Client, request: BenchmarkRequest, *, dry_run: bool) -> PushResult:
+def push_set(client: SyncNouns, request: BenchmarkRequest, *, dry_run: bool) -> PushResult:
     """Create or change the benchmark of that name, whose scenarios exist already; or leave it alone."""
     known = _known_set(client, request.name)
     if known is None:
@@ -162,35 +119,12 @@ def push_set(client: Client, request: BenchmarkRequest, *, dry_run: bool) -> Pus
     return PushResult(request.name, "changed", known.id, revision, tuple(differences), is_dry=dry_run)
 
 
-def _known_set(client: Client, name: str) -> BenchmarkView | None:
+def _known_set(client: SyncNouns, name: str) -> BenchmarkView | None:
     return find_one(client.benchmarks.list(name=name, limit=2), name, "benchmark")
 
 
 def _request_fields(model: Any) -> Any:
     return model.model_dump(mode="json", exclude_none=True)
-
-
-def _change(old: object, new: object) -> str:
-    """Return the old and new value of a field; long values begin shortly before the first difference."""
-    was, now = _text(old), _text(new)
-    ends = (at for at, (one, other) in enumerate(zip(was, now, strict=False)) if one != other)
-    same = next(ends, min(len(was), len(now)))
-    start = max(0, same - _BEFORE) if same + _BEFORE > _SHOWN else 0
-    return f"{_short(was, start)} -> {_short(now, start)}"
-
-
-def _text(value: object) -> str:
-    return (
-        "nothing" if value in (None, "", [], {}) else clean(value if isinstance(value, str) else str(value))
-    )
-
-
-def _short(text: str, start: int) -> str:
-    if not start and len(text) <= _SHOWN:
-        return text
-    end = start + _SHOWN
-    shown = f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"
-    return f"{shown} ({len(text)} characters)"
 
 
 _OPTIONAL = (
@@ -210,7 +144,7 @@ def check_folder_is_free(folder: Path, *, force: bool) -> None:
         raise UsageError(f"{folder} is not empty; choose another folder, or overwrite with --force")
 
 
-def pull_scenario(client: Client, view: ScenarioView, folder: Path) -> None:
+def pull_scenario(client: SyncNouns, view: ScenarioView, folder: Path) -> None:
     """Write a scenario's folder."""
     scripts = {}
     for function in functions_of(view):
@@ -226,7 +160,7 @@ def pull_scenario(client: Client, view: ScenarioView, folder: Path) -> None:
     write_scenario(folder, contents)
 
 
-def pull_benchmark(client: Client, view: BenchmarkView, folder: Path) -> int:
+def pull_benchmark(client: SyncNouns, view: BenchmarkView, folder: Path) -> int:
     """Write a benchmark's folder with those of its own scenarios; returns the number of these."""
     data: dict[str, Any] = {"name": view.name}
     data |= {name: value for name in _OPTIONAL if (value := getattr(view, name))}

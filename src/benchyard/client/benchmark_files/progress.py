@@ -1,13 +1,22 @@
-"""Progress of pushes and imports; subclasses show it."""
+"""Progress of pushes, imports and validations; subclasses show it."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from benchyard.benchmarks.sources.base import FetchProgress, SilentProgress
+from benchyard.client.benchmark_files.results import ValidationAttempt
 from benchyard.client.build_context import CONTEXT_TTL_MS, context_archive, remove_context
-from benchyard.client.client import Client
+from benchyard.client.nouns import SyncNouns
 from benchyard.models.blueprints import BlueprintRequest, BlueprintView, BuildContext
 from benchyard.models.objects import ObjectRequest
+
+OnAttempt = Callable[[str, ValidationAttempt], None]
+"""Called with the scenario's name and each attempt that is over."""
+
+
+def ignore_attempt(name: str, attempt: ValidationAttempt) -> None:
+    """Ignore an attempt."""
 
 
 class PushProgress:
@@ -25,7 +34,7 @@ class PushProgress:
         return nullcontext(SilentProgress())
 
     def build(
-        self, client: Client, scenario: str, request: BlueprintRequest, dockerfile: Path | None
+        self, client: SyncNouns, scenario: str, request: BlueprintRequest, dockerfile: Path | None
     ) -> BlueprintView:
         """Build the environment of a scenario; its context is the Dockerfile's folder. Raises BuildFailed."""
         context = _store_context(client, dockerfile) if dockerfile else None
@@ -35,11 +44,15 @@ class PushProgress:
         finally:
             remove_context(client, view)
 
+    def attempts(self, total: int) -> AbstractContextManager[OnAttempt]:
+        """Show the attempts of a validation that end in the block, about so many."""
+        return nullcontext(ignore_attempt)
+
 
 SILENT = PushProgress()
 
 
-def _store_context(client: Client, dockerfile: Path) -> BuildContext:
+def _store_context(client: SyncNouns, dockerfile: Path) -> BuildContext:
     with context_archive(dockerfile.parent, dockerfile) as archive:
         request = ObjectRequest(name="context.tgz", content_type="tgz", ttl_ms=CONTEXT_TTL_MS)
         return BuildContext(object_id=client.objects.upload(archive, request).id)

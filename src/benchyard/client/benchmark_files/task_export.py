@@ -2,8 +2,7 @@
 
 import io
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -20,12 +19,11 @@ from benchyard.benchmarks.harbor.export import ExportParts
 from benchyard.benchmarks.harbor.task_file import NAME
 from benchyard.benchmarks.harbor.task_folders import HarborOptions
 from benchyard.benchmarks.harbor.verifiers import ScorerPrograms, scorer_key
-from benchyard.client.client import Client
+from benchyard.client.benchmark_files.results import ExportResult
 from benchyard.client.lookup import find_custom_scorer, find_policy
-from benchyard.client.plain_text import clean
+from benchyard.client.nouns import SyncNouns
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.benchmarks import BenchmarkView
-from benchyard.models.job_plans import count_text
 from benchyard.models.scenarios import SCORER_SECONDS_DEFAULT, ScenarioView
 from benchyard.models.scoring.attachments import MOST_PACKED_BYTES, PackedFile, unpack_files
 from benchyard.models.scoring.exports import Attachments, PythonNeeds, ScorerExport
@@ -46,53 +44,32 @@ _UNEXPORTABLE = (
 )
 
 
-@dataclass(frozen=True)
-class ExportResult:
-    """Result of an export."""
-
-    folder: Path
-    tasks: list[str] = field(default_factory=list)
-    """Names of the task folders."""
-    refused: list[BrokenItem] = field(default_factory=list)
-
-    def data(self) -> dict[str, Any]:
-        """Return the result as plain values."""
-        refused = [{"name": each.name, "reason": each.reason} for each in self.refused]
-        return {"folder": str(self.folder), "tasks": self.tasks, "refused": refused}
-
-    def lines(self) -> Iterator[str]:
-        """Yield the result as lines for people."""
-        for each in self.refused:
-            yield f"not exported: {clean(each.name)}: {clean(each.reason)}"
-        folders = count_text(len(self.tasks), "task folder")
-        yield f"{self.folder}  {folders}; `benchyard benchmark import` reads them"
-
-
-def export_benchmark(client: Client, view: BenchmarkView, folder: Path, *, private: bool) -> ExportResult:
+def export_benchmark(client: SyncNouns, view: BenchmarkView, folder: Path, *, private: bool) -> ExportResult:
     """Write the scenarios of a benchmark as task folders, and the manifest of the set."""
     _check_publication(view.metadata.get(PUBLIC_KEY), private=private)
     exporter = _Exporter(client, private=private)
-    done = ExportResult(folder)
+    tasks: list[str] = []
+    refused: list[BrokenItem] = []
     listed: list[tuple[str, str]] = []
     for scenario in client.benchmarks.definitions(view.id, limit=100):
-        name = _free_name(slug(scenario.name.rpartition("/")[2]), done.tasks)
+        name = _free_name(slug(scenario.name.rpartition("/")[2]), tasks)
         try:
             tree = exporter.write(scenario, folder / name)
         except UsageError as error:
-            done.refused.append(BrokenItem(scenario.name, error.message))
+            refused.append(BrokenItem(scenario.name, error.message))
             continue
-        done.tasks.append(name)
+        tasks.append(name)
         listed.append((export.task_name(scenario), export.tree_digest(tree)))
-    if not done.tasks:
-        told = "; ".join(f"{each.name}: {each.reason}" for each in done.refused[:3])
+    if not tasks:
+        told = "; ".join(f"{each.name}: {each.reason}" for each in refused[:3])
         raise UsageError(f"nothing of {view.name} can be exported: {told or 'it has no scenarios'}")
     about = {"description": view.description or ""}
     manifest = export.dataset_toml(view.name, about, listed)
     bounded_folder.write(folder, export.DATASET, manifest.encode())
-    return done
+    return ExportResult(folder, tasks, refused)
 
 
-def export_scenario(client: Client, view: ScenarioView, folder: Path, *, private: bool) -> ExportResult:
+def export_scenario(client: SyncNouns, view: ScenarioView, folder: Path, *, private: bool) -> ExportResult:
     """Write one scenario as a task folder."""
     _Exporter(client, private=private).write(view, folder)
     return ExportResult(folder, [folder.name])
@@ -120,7 +97,7 @@ def _free_name(name: str, taken: list[str]) -> str:
 class _Exporter:
     """Exports scenarios of one server; shared parts are requested once."""
 
-    def __init__(self, client: Client, *, private: bool) -> None:
+    def __init__(self, client: SyncNouns, *, private: bool) -> None:
         self._client = client
         self._private = private
         self._images: dict[str, ImageParts] = {}
@@ -152,7 +129,7 @@ class _Exporter:
         environment = view.environment
         if environment and environment.snapshot_id:
             raise UsageError(
-                "its devbox starts from a snapshot, which no Dockerfile tells; describe it by a Dockerfile"
+                "its devbox starts from a snapshot, which is not a Dockerfile; describe it by one"
             )
         image = self._image(environment.blueprint_id) if environment and environment.blueprint_id else None
         scoring = self._image(view.scoring_blueprint_id) if view.scoring_blueprint_id else None
@@ -190,7 +167,7 @@ class _Exporter:
             asked = self._client.blueprints.get(id).parameters
         except NotFound as error:
             raise UsageError(
-                f"its devbox starts from {id}, an image of this server that no Dockerfile tells; "
+                f"its devbox starts from {id}, an image of this server without a Dockerfile; "
                 "describe it by a Dockerfile"
             ) from error
         odd = [name for name in _UNEXPORTABLE if getattr(asked, name)]

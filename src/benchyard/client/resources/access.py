@@ -1,7 +1,7 @@
 """Ways into a devbox: tunnels, ssh keys and terminal sessions."""
 
-from benchyard.client.methods import S, VerbGroup, call
-from benchyard.client.operations import Query, Request, Server, Steps, at, fetch, send
+from benchyard.client.methods import NounObject, S, VerbGroup, bound, call
+from benchyard.client.operations import Query, Request, Steps, at, fetch, send
 from benchyard.models.devboxes import (
     AuthMode,
     PtyConnectView,
@@ -19,32 +19,17 @@ class Tunnels(VerbGroup[S]):
     @call
     def enable(self, devbox_id: str, request: TunnelRequest | None = None) -> Steps[TunnelView]:
         """Give a devbox a tunnel; repeated calls return the same one, unless `auth_mode` differs."""
-        return (yield from enable_tunnel(devbox_id, request or TunnelRequest()))
+        path = at("/v1/devboxes/{}/enable_tunnel", devbox_id)
+        return (yield from fetch(Request("POST", path, json=request or TunnelRequest()), TunnelView))
 
     @call
     def remove(self, devbox_id: str) -> Steps[None]:
         """Take a devbox's tunnel away."""
-        yield from remove_tunnel(devbox_id)
+        yield from send(Request("POST", at("/v1/devboxes/{}/remove_tunnel", devbox_id)))
 
     def url(self, tunnel: TunnelView, port: int) -> str:
         """Return the URL of a devbox's port, at the address this client uses for the server."""
-        return tunnel_url(self.session.server, tunnel, port)
-
-
-def enable_tunnel(devbox_id: str, request: TunnelRequest) -> Steps[TunnelView]:
-    """Give a devbox a tunnel."""
-    path = at("/v1/devboxes/{}/enable_tunnel", devbox_id)
-    return (yield from fetch(Request("POST", path, json=request), TunnelView))
-
-
-def remove_tunnel(devbox_id: str) -> Steps[None]:
-    """Take a devbox's tunnel away."""
-    yield from send(Request("POST", at("/v1/devboxes/{}/remove_tunnel", devbox_id)))
-
-
-def tunnel_url(server: Server, tunnel: TunnelView, port: int) -> str:
-    """Return the URL of a devbox's port, at the address a client uses for the server."""
-    return f"{server.url}/tunnel/{tunnel.tunnel_key}/{port}/"
+        return f"{self.session.server.url}/tunnel/{tunnel.tunnel_key}/{port}/"
 
 
 class Ssh(VerbGroup[S]):
@@ -53,12 +38,9 @@ class Ssh(VerbGroup[S]):
     @call
     def create_key(self, devbox_id: str) -> Steps[SshKeyView]:
         """Make a key of a devbox; only this answer holds its private half."""
-        return (yield from create_ssh_key(devbox_id))
-
-
-def create_ssh_key(devbox_id: str) -> Steps[SshKeyView]:
-    """Make a key of a devbox."""
-    return (yield from fetch(Request("POST", at("/v1/devboxes/{}/create_ssh_key", devbox_id)), SshKeyView))
+        return (
+            yield from fetch(Request("POST", at("/v1/devboxes/{}/create_ssh_key", devbox_id)), SshKeyView)
+        )
 
 
 class Pty(VerbGroup[S]):
@@ -85,17 +67,11 @@ class Pty(VerbGroup[S]):
         )
 
 
-class DevboxNetwork(VerbGroup[S]):
+class DevboxNetwork(NounObject[S]):
     """The tunnel and the ssh keys of one devbox."""
 
-    def __init__(self, session: S, devbox_id: str) -> None:
-        super().__init__(session)
-        self._devbox_id = devbox_id
-
-    @call
-    def create_ssh_key(self) -> Steps[SshKeyView]:
-        """Make a key for it; only this answer holds the private half."""
-        return (yield from create_ssh_key(self._devbox_id))
+    create_ssh_key = bound(Ssh.create_key)
+    remove_tunnel = bound(Tunnels.remove)
 
     @call
     def enable_tunnel(
@@ -109,9 +85,4 @@ class DevboxNetwork(VerbGroup[S]):
         request = TunnelRequest(
             auth_mode=auth_mode, http_keep_alive=http_keep_alive, wake_on_http=wake_on_http
         )
-        return (yield from enable_tunnel(self._devbox_id, request))
-
-    @call
-    def remove_tunnel(self) -> Steps[None]:
-        """Take its tunnel away."""
-        yield from remove_tunnel(self._devbox_id)
+        return (yield from Tunnels(self.session).enable.steps(self.id, request))

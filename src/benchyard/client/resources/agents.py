@@ -9,8 +9,7 @@ from benchyard.client.request_fields import AgentFields, AgentPageFields, body_o
 from benchyard.models.agents import AgentDevboxCountsView, AgentInstallRequest, AgentInstallView, AgentView
 
 LONG = 3600.0
-PATH = "/v1/agents"
-PUBLIC_PATH = f"{PATH}/list_public"
+_PATH = "/v1/agents"
 
 
 class Agents(VerbGroup[S]):
@@ -19,62 +18,38 @@ class Agents(VerbGroup[S]):
     @call
     def create(self, **fields: Unpack[AgentFields]) -> Steps[AgentView]:
         """Register an agent; raises Conflict if the version exists with other content."""
-        return (yield from create(fields))
+        return (yield from fetch(Request("POST", _PATH, json=body_of(fields)), AgentView))
 
     @call
     def retrieve(self, id: str) -> Steps[AgentView]:
         """Look an agent up; raises NotFound."""
-        return (yield from retrieve(id))
+        return (yield from fetch(Request("GET", at(_PATH + "/{}", id)), AgentView))
 
     get = retrieve
 
     @listing
     def list(self, **query: Unpack[AgentPageFields]) -> ListingSpec[AgentView]:
         """List the registered agents, newest first; a part of a name suffices."""
-        return ListingSpec(PATH, "agents", AgentView, query)
+        return ListingSpec(_PATH, "agents", AgentView, query)
 
     @listing
     def list_public(self, **query: Unpack[AgentPageFields]) -> ListingSpec[AgentView]:
         """List the agents that come with the server."""
-        return ListingSpec(PUBLIC_PATH, "agents", AgentView, query)
+        return ListingSpec(f"{_PATH}/list_public", "agents", AgentView, query)
 
     @call
     def install(self, name: str, version: str | None = None) -> Steps[AgentInstallView]:
         """Install an agent ahead of its first use; returns when it is installed."""
-        return (yield from install(name, version))
+        body = AgentInstallRequest(name=name, version=version)
+        request = Request("POST", f"{_PATH}/install", json=body, timeout=LONG)
+        return (yield from fetch(request, AgentInstallView))
 
     @call
     def delete(self, id: str) -> Steps[None]:
         """Delete an agent; devboxes that show it go on."""
-        yield from delete(id)
+        yield from send(Request("POST", at(_PATH + "/{}/delete", id)))
 
     @call
     def devbox_counts(self) -> Steps[AgentDevboxCountsView]:
         """Return the number of live devboxes that show an agent, by the agent's name."""
-        return (yield from devbox_counts())
-
-
-def create(fields: AgentFields) -> Steps[AgentView]:
-    """Register an agent."""
-    return (yield from fetch(Request("POST", PATH, json=body_of(fields)), AgentView))
-
-
-def retrieve(id: str) -> Steps[AgentView]:
-    """Look an agent up."""
-    return (yield from fetch(Request("GET", at(PATH + "/{}", id)), AgentView))
-
-
-def install(name: str, version: str | None = None) -> Steps[AgentInstallView]:
-    """Install an agent ahead of its first use."""
-    body = AgentInstallRequest(name=name, version=version)
-    return (yield from fetch(Request("POST", f"{PATH}/install", json=body, timeout=LONG), AgentInstallView))
-
-
-def delete(id: str) -> Steps[None]:
-    """Delete an agent."""
-    yield from send(Request("POST", at(PATH + "/{}/delete", id)))
-
-
-def devbox_counts() -> Steps[AgentDevboxCountsView]:
-    """Return the number of live devboxes that show an agent, by the agent's name."""
-    return (yield from fetch(Request("GET", f"{PATH}/devbox_counts"), AgentDevboxCountsView))
+        return (yield from fetch(Request("GET", f"{_PATH}/devbox_counts"), AgentDevboxCountsView))

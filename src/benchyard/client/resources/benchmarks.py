@@ -14,7 +14,6 @@ from benchyard.client.request_fields import (
     PageFields,
     body_of,
 )
-from benchyard.client.resources import runs
 from benchyard.models.benchmarks import BenchmarkView
 from benchyard.models.removals import BenchmarkDeleteRequest, DeletedView
 from benchyard.models.runs import BenchmarkRunView
@@ -29,19 +28,20 @@ class Benchmarks(VerbGroup[S]):
     @call
     def create(self, **fields: Unpack[BenchmarkFields]) -> Steps[BenchmarkView]:
         """Make a benchmark of scenarios; raises UsageError if its name is taken."""
-        return (yield from create(fields))
+        return (yield from fetch(Request("POST", _PATH, json=body_of(fields)), BenchmarkView))
 
     @call
     def retrieve(self, id: str) -> Steps[BenchmarkView]:
         """Look a benchmark up, an archived one too; raises NotFound."""
-        return (yield from retrieve(id))
+        return (yield from fetch(Request("GET", at(_PATH + "/{}", id)), BenchmarkView))
 
     get = retrieve
 
     @call
     def update(self, id: str, **changes: Unpack[BenchmarkChanges]) -> Steps[BenchmarkView]:
         """Change a benchmark: None leaves a field as it is, an empty value clears it."""
-        return (yield from update(id, changes))
+        request = Request("POST", at(_PATH + "/{}", id), json=body_of(changes))
+        return (yield from fetch(request, BenchmarkView))
 
     @call
     def update_scenarios(
@@ -52,7 +52,9 @@ class Benchmarks(VerbGroup[S]):
         scenarios_to_remove: Sequence[str] | None = None,
     ) -> Steps[BenchmarkView]:
         """Add scenarios at a benchmark's end, and remove others."""
-        return (yield from update_scenarios(id, scenarios_to_add, scenarios_to_remove))
+        body = body_of({"scenarios_to_add": scenarios_to_add, "scenarios_to_remove": scenarios_to_remove})
+        request = Request("POST", at(_PATH + "/{}/scenarios", id), json=body)
+        return (yield from fetch(request, BenchmarkView))
 
     @listing
     def list(self, **query: Unpack[NamedPageFields]) -> ListingSpec[BenchmarkView]:
@@ -72,7 +74,8 @@ class Benchmarks(VerbGroup[S]):
     @call
     def start_run(self, **fields: Unpack[BenchmarkRunFields]) -> Steps[BenchmarkRunView]:
         """Start a run; its scenarios are started one by one with its id."""
-        return (yield from runs.start_benchmark_run(fields))
+        request = Request("POST", f"{_PATH}/start_run", json=body_of(fields))
+        return (yield from fetch(request, BenchmarkRunView))
 
     @call
     def archive(self, id: str) -> Steps[BenchmarkView]:
@@ -87,33 +90,5 @@ class Benchmarks(VerbGroup[S]):
     @call
     def delete(self, id: str, *, with_scenarios: bool = False) -> Steps[DeletedView]:
         """Delete a benchmark; its runs stay readable. Raises Conflict while it is being run."""
-        return (yield from delete(id, with_scenarios=with_scenarios))
-
-
-def delete(id: str, *, with_scenarios: bool = False) -> Steps[DeletedView]:
-    """Delete a benchmark."""
-    body = BenchmarkDeleteRequest(with_scenarios=with_scenarios)
-    return (yield from fetch(Request("POST", at(_PATH + "/{}/delete", id), json=body), DeletedView))
-
-
-def create(fields: BenchmarkFields) -> Steps[BenchmarkView]:
-    """Make a benchmark."""
-    return (yield from fetch(Request("POST", _PATH, json=body_of(fields)), BenchmarkView))
-
-
-def retrieve(id: str) -> Steps[BenchmarkView]:
-    """Look a benchmark up."""
-    return (yield from fetch(Request("GET", at(_PATH + "/{}", id)), BenchmarkView))
-
-
-def update(id: str, changes: BenchmarkChanges) -> Steps[BenchmarkView]:
-    """Change a benchmark."""
-    return (yield from fetch(Request("POST", at(_PATH + "/{}", id), json=body_of(changes)), BenchmarkView))
-
-
-def update_scenarios(
-    id: str, added: Sequence[str] | None, removed: Sequence[str] | None
-) -> Steps[BenchmarkView]:
-    """Add scenarios to a benchmark, and remove others."""
-    body = body_of({"scenarios_to_add": added, "scenarios_to_remove": removed})
-    return (yield from fetch(Request("POST", at(_PATH + "/{}/scenarios", id), json=body), BenchmarkView))
+        body = BenchmarkDeleteRequest(with_scenarios=with_scenarios)
+        return (yield from fetch(Request("POST", at(_PATH + "/{}/delete", id), json=body), DeletedView))

@@ -49,17 +49,27 @@ class Blueprints(VerbGroup[S]):
     @call
     def create(self, request: BlueprintRequest) -> Steps[BlueprintView]:
         """Begin to build a blueprint."""
-        return (yield from create(request))
+        return (yield from fetch(Request("POST", "/v1/blueprints", json=request), BlueprintView))
 
     @call
     def get(self, id: str) -> Steps[BlueprintView]:
         """Look a blueprint up; raises NotFound."""
-        return (yield from get(id))
+        return (yield from fetch(Request("GET", at("/v1/blueprints/{}", id)), BlueprintView))
 
     @call
     def wait(self, id: str, timeout: float | None = None) -> Steps[BlueprintView]:
         """Wait until a blueprint is built; raises BuildFailed, or StillWaiting after the timeout."""
-        return (yield from await_built(id, timeout))
+        deadline = None if timeout is None else time.monotonic() + timeout
+        delay = FIRST_LOOK_SECONDS
+        while (view := (yield from self.get.steps(id))).status in UNFINISHED:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise StillWaiting(f"blueprint {id} is still {view.status}")
+            yield from pause(delay)
+            delay = min(delay * 2, LATER_LOOKS_SECONDS)
+        if view.status is BlueprintStatus.FAILED:
+            message = f"blueprint {id} was not built: {view.error_message or view.failure_reason}"
+            raise BuildFailed(message, view.failure_reason or "build_failed")
+        return view
 
     @items
     def list(
@@ -76,9 +86,14 @@ class Blueprints(VerbGroup[S]):
         return (yield from fetch(asked, BlueprintPreviewView)).dockerfile
 
     @call
-    def logs(self, id: str) -> Steps[Lines]:
+    def log(self, id: str) -> Steps[BuildLogView]:
         """Return the log of a build so far."""
-        return (yield from logs(id)).logs
+        return (yield from fetch(Request("GET", at("/v1/blueprints/{}/logs", id)), BuildLogView))
+
+    @call
+    def logs(self, id: str) -> Steps[Lines]:
+        """Return the lines of a build's log so far."""
+        return (yield from self.log.steps(id)).logs
 
     @items
     def follow(self, id: str, offset: int = 0) -> Flow[BuildLogUpdate]:
@@ -88,42 +103,7 @@ class Blueprints(VerbGroup[S]):
     @call
     def delete(self, id: str) -> Steps[None]:
         """Remove a blueprint; devboxes that stand on it go on."""
-        yield from delete(id)
-
-
-def create(request: BlueprintRequest) -> Steps[BlueprintView]:
-    """Begin to build a blueprint."""
-    return (yield from fetch(Request("POST", "/v1/blueprints", json=request), BlueprintView))
-
-
-def await_built(id: str, timeout: float | None) -> Steps[BlueprintView]:
-    """Wait until a blueprint is built; raises BuildFailed, or StillWaiting after the timeout."""
-    deadline = None if timeout is None else time.monotonic() + timeout
-    delay = FIRST_LOOK_SECONDS
-    while (view := (yield from get(id))).status in UNFINISHED:
-        if deadline is not None and time.monotonic() >= deadline:
-            raise StillWaiting(f"blueprint {id} is still {view.status}")
-        yield from pause(delay)
-        delay = min(delay * 2, LATER_LOOKS_SECONDS)
-    if view.status is BlueprintStatus.FAILED:
-        message = f"blueprint {id} was not built: {view.error_message or view.failure_reason}"
-        raise BuildFailed(message, view.failure_reason or "build_failed")
-    return view
-
-
-def logs(id: str) -> Steps[BuildLogView]:
-    """Return the log of a build so far."""
-    return (yield from fetch(Request("GET", at("/v1/blueprints/{}/logs", id)), BuildLogView))
-
-
-def delete(id: str) -> Steps[None]:
-    """Remove a blueprint."""
-    yield from send(Request("POST", at("/v1/blueprints/{}/delete", id)))
-
-
-def get(id: str) -> Steps[BlueprintView]:
-    """Look a blueprint up."""
-    return (yield from fetch(Request("GET", at("/v1/blueprints/{}", id)), BlueprintView))
+        yield from send(Request("POST", at("/v1/blueprints/{}/delete", id)))
 
 
 def _follow(path: str, offset: int) -> Flow[BuildLogUpdate]:

@@ -62,27 +62,65 @@ class Executions(VerbGroup[S]):
     @call
     def run(self, devbox_id: str, command: str, shell_name: str | None = None) -> Steps[ExecutionResult]:
         """Run a command to its end and return its exit status and its whole output."""
-        return (yield from run_command(devbox_id, command, shell_name))
+        view = yield from self.execute.steps(devbox_id, command, shell_name)
+        return ExecutionResult(
+            devbox_id=devbox_id,
+            execution_id=view.execution_id,
+            exit_status=0 if view.exit_status is None else view.exit_status,
+            stdout=(yield from whole_output(view, "stdout")),
+            stderr=(yield from whole_output(view, "stderr")),
+            hint=view.hint,
+        )
+
+    @call
+    def execute(
+        self, devbox_id: str, command: str, shell_name: str | None = None, timeout: float | None = None
+    ) -> Steps[ExecutionView]:
+        """Run a command to its end; the answer holds the last lines of a long output only."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        seconds = OPTIMISTIC_SECONDS if timeout is None else int(min(OPTIMISTIC_SECONDS, timeout))
+        # Its id is chosen here, so that a repeated request does not run it twice.
+        body = ExecuteWithIdRequest(
+            command=command,
+            command_id=_time_ordered_uuid(),
+            shell_name=shell_name,
+            optimistic_timeout=seconds,
+        )
+        request = Request("POST", at("/v1/devboxes/{}/execute", devbox_id), json=body)
+        view = yield from fetch(request, ExecutionView)
+        if view.status == "completed":
+            return view
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        return (yield from self.wait.steps(devbox_id, view.execution_id, left))
 
     @call
     def start(self, devbox_id: str, request: ExecuteRequest) -> Steps[ExecutionView]:
         """Start a command."""
-        return (yield from start_execution(devbox_id, request))
+        path = at("/v1/devboxes/{}/execute_async", devbox_id)
+        return (yield from fetch(Request("POST", path, json=request), ExecutionView))
 
     @call
     def get(self, devbox_id: str, execution_id: str) -> Steps[ExecutionView]:
         """Look an execution up; raises NotFound."""
-        return (yield from get_execution(devbox_id, execution_id))
+        return (yield from fetch(Request("GET", _execution_path(devbox_id, execution_id)), ExecutionView))
 
     @call
     def wait(self, devbox_id: str, execution_id: str, timeout: float | None = None) -> Steps[ExecutionView]:
         """Wait until an execution has completed; raises StillWaiting after the timeout."""
-        return (yield from wait_for_execution(devbox_id, execution_id, timeout))
+        path = _execution_path(devbox_id, execution_id) + "/wait_for_status"
+
+        def ask(hold: float) -> Steps[ExecutionView]:
+            wanted = ExecutionWaitRequest(statuses=["completed"], timeout_seconds=hold)
+            return (yield from fetch(Request("POST", path, json=wanted, long_poll=True), ExecutionView))
+
+        return (yield from long_poll(ask, timeout))
 
     @call
     def kill(self, devbox_id: str, execution_id: str, *, tree: bool = True) -> Steps[ExecutionView]:
         """Kill an execution; with `tree` also all processes it started."""
-        return (yield from kill_execution(devbox_id, execution_id, tree=tree))
+        path = _execution_path(devbox_id, execution_id) + "/kill"
+        request = Request("POST", path, json=KillRequest(kill_process_group=tree))
+        return (yield from fetch(request, ExecutionView))
 
     @call
     def send_stdin(self, devbox_id: str, execution_id: str, request: StdInRequest) -> Steps[StdInResult]:
@@ -103,69 +141,6 @@ class Executions(VerbGroup[S]):
         """Yield raw bytes of `stdout` or `stderr` from an offset; with `follow` until the execution ends."""
         path = _execution_path(devbox_id, execution_id) + at("/output/{}", stream)
         yield from _raw(path, offset, follow=follow)
-
-
-def run_command(devbox_id: str, command: str, shell_name: str | None) -> Steps[ExecutionResult]:
-    """Run a command to its end, and fetch its whole output."""
-    view = yield from finish_command(devbox_id, command, shell_name, None)
-    return ExecutionResult(
-        devbox_id=devbox_id,
-        execution_id=view.execution_id,
-        exit_status=0 if view.exit_status is None else view.exit_status,
-        stdout=(yield from whole_output(view, "stdout")),
-        stderr=(yield from whole_output(view, "stderr")),
-        hint=view.hint,
-    )
-
-
-def finish_command(
-    devbox_id: str, command: str, shell_name: str | None, timeout: float | None
-) -> Steps[ExecutionView]:
-    """Run a command to its end; its id is chosen here, so that a repeated request does not run it twice."""
-    deadline = None if timeout is None else time.monotonic() + timeout
-    request = ExecuteWithIdRequest(
-        command=command,
-        command_id=_time_ordered_uuid(),
-        shell_name=shell_name,
-        optimistic_timeout=OPTIMISTIC_SECONDS if timeout is None else int(min(OPTIMISTIC_SECONDS, timeout)),
-    )
-    view = yield from fetch(
-        Request("POST", at("/v1/devboxes/{}/execute", devbox_id), json=request), ExecutionView
-    )
-    if view.status == "completed":
-        return view
-    left = None if deadline is None else max(0.0, deadline - time.monotonic())
-    return (yield from wait_for_execution(devbox_id, view.execution_id, left))
-
-
-def start_execution(devbox_id: str, request: ExecuteRequest) -> Steps[ExecutionView]:
-    """Start a command."""
-    path = at("/v1/devboxes/{}/execute_async", devbox_id)
-    return (yield from fetch(Request("POST", path, json=request), ExecutionView))
-
-
-def wait_for_execution(devbox_id: str, execution_id: str, timeout: float | None) -> Steps[ExecutionView]:
-    """Long-poll until the execution has completed."""
-    path = _execution_path(devbox_id, execution_id) + "/wait_for_status"
-
-    def ask(hold: float) -> Steps[ExecutionView]:
-        wanted = ExecutionWaitRequest(statuses=["completed"], timeout_seconds=hold)
-        return (yield from fetch(Request("POST", path, json=wanted, long_poll=True), ExecutionView))
-
-    return (yield from long_poll(ask, timeout))
-
-
-def get_execution(devbox_id: str, execution_id: str) -> Steps[ExecutionView]:
-    """Look an execution up."""
-    return (yield from fetch(Request("GET", _execution_path(devbox_id, execution_id)), ExecutionView))
-
-
-def kill_execution(devbox_id: str, execution_id: str, *, tree: bool) -> Steps[ExecutionView]:
-    """Kill an execution."""
-    request = Request(
-        "POST", _execution_path(devbox_id, execution_id) + "/kill", json=KillRequest(kill_process_group=tree)
-    )
-    return (yield from fetch(request, ExecutionView))
 
 
 def whole_output(view: ExecutionView, stream: StreamName) -> Steps[str]:
@@ -295,6 +270,7 @@ class Execution(VerbGroup[S]):
         super().__init__(session)
         self.devbox_id = view.devbox_id
         self.execution_id = view.execution_id
+        self._executions: Executions[S] = Executions(session)
         self._listener = listener
 
     def __repr__(self) -> str:
@@ -303,12 +279,12 @@ class Execution(VerbGroup[S]):
     @call
     def get_state(self) -> Steps[ExecutionView]:
         """Return its present state."""
-        return (yield from get_execution(self.devbox_id, self.execution_id))
+        return (yield from self._executions.get.steps(self.devbox_id, self.execution_id))
 
     @call
     def result(self, timeout: float | None = None) -> Steps[CommandResult[S]]:
         """Wait for its end, and until the callbacks had its output; raises StillWaiting after the timeout."""
-        view = yield from wait_for_execution(self.devbox_id, self.execution_id, timeout)
+        view = yield from self._executions.wait.steps(self.devbox_id, self.execution_id, timeout)
         while self._listener is not None and not self._listener.is_done:
             yield from pause(LISTENER_SECONDS)
         if self._listener is not None and self._listener.error is not None:
@@ -318,7 +294,7 @@ class Execution(VerbGroup[S]):
     @call
     def kill(self) -> Steps[ExecutionView]:
         """Kill it and all processes it started."""
-        return (yield from kill_execution(self.devbox_id, self.execution_id, tree=True))
+        return (yield from self._executions.kill.steps(self.devbox_id, self.execution_id))
 
 
 class Commands(VerbGroup[S]):
@@ -328,6 +304,10 @@ class Commands(VerbGroup[S]):
         super().__init__(session)
         self._devbox_id = devbox_id
         self._shell_name = shell_name
+        self._executions: Executions[S] = Executions(session)
+
+    def __repr__(self) -> str:
+        return f"<Commands of {self._devbox_id}>"
 
     @call
     def exec(self, command: str, **options: Unpack[ExecOptions]) -> Steps[CommandResult[S]]:
@@ -335,16 +315,19 @@ class Commands(VerbGroup[S]):
         shell = options.get("shell_name") or self._shell_name
         timeout = options.get("timeout")
         if not _is_heard(options) and not options.get("attach_stdin"):
-            view = yield from finish_command(self._devbox_id, command, shell, timeout)
+            view = yield from self._executions.execute.steps(self._devbox_id, command, shell, timeout)
             return CommandResult(self.session, view)
         begun = yield from self._begun(command, options)
-        return CommandResult(self.session, (yield from _wait_and_tell(begun, options, timeout)))
+        view = yield from _wait_and_tell(self._executions, begun, options, timeout)
+        return CommandResult(self.session, view)
 
     @call
     def exec_async(self, command: str, **options: Unpack[StartOptions]) -> Steps[Execution[S]]:
         """Start a command and return at once; callbacks receive its output as it comes."""
         begun = yield from self._begun(command, options)
-        listener = self.session.spawn(_listened(begun, options)) if _is_heard(options) else None
+        listener = None
+        if _is_heard(options):
+            listener = self.session.spawn(_listen(self._executions, begun, options))
         return Execution(self.session, begun, listener)
 
     def _begun(self, command: str, options: StartOptions) -> Steps[ExecutionView]:
@@ -353,7 +336,7 @@ class Commands(VerbGroup[S]):
             shell_name=options.get("shell_name") or self._shell_name,
             attach_stdin=options.get("attach_stdin"),
         )
-        return (yield from start_execution(self._devbox_id, request))
+        return (yield from self._executions.start.steps(self._devbox_id, request))
 
 
 class _Ear:
@@ -385,19 +368,19 @@ def _ears(options: StartOptions) -> Iterator[_Ear]:
     yield _Ear("stderr", [each for each in (options.get("stderr"), both) if each])
 
 
-def _listened(begun: ExecutionView, options: StartOptions) -> Steps[None]:
-    yield from _wait_and_tell(begun, options, None)
+def _listen(executions: Executions[S], begun: ExecutionView, options: StartOptions) -> Steps[None]:
+    yield from _wait_and_tell(executions, begun, options, None)
 
 
 def _wait_and_tell(
-    begun: ExecutionView, options: StartOptions, timeout: float | None
+    executions: Executions[S], begun: ExecutionView, options: StartOptions, timeout: float | None
 ) -> Steps[ExecutionView]:
     """Wait for the end of a command, and pass its output on meanwhile."""
     ears = list(_ears(options))
     waited = 0.0
     while True:
         try:
-            view = yield from wait_for_execution(begun.devbox_id, begun.execution_id, LOOK_SECONDS)
+            view = yield from executions.wait.steps(begun.devbox_id, begun.execution_id, LOOK_SECONDS)
         except StillWaiting:
             view = begun
             waited += LOOK_SECONDS

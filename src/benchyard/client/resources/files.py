@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 
 from benchyard.client.bodies import Progress, Sized, Source, Target, multipart, no_progress, open_target
-from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.methods import NounObject, S, VerbGroup, call
 from benchyard.client.operations import TRANSFER_TIMEOUT, Request, Steps, at, open_body, read, send
 from benchyard.errors import ServerUnreachable
 
@@ -18,49 +18,31 @@ class Files(VerbGroup[S]):
     @call
     def read(self, devbox_id: str, path: str) -> Steps[str]:
         """Return the text of a file."""
-        return (yield from read_text(devbox_id, path))
+        reply = yield from send(_file_request(devbox_id, "read_file_contents", {"file_path": path}))
+        return reply.content.decode(errors="replace")
 
     @call
     def write(self, devbox_id: str, path: str, text: str) -> Steps[None]:
         """Write this text to a file, making its folders."""
-        yield from write_text(devbox_id, path, text)
+        body = {"file_path": path, "contents": text}
+        yield from send(_file_request(devbox_id, "write_file_contents", body))
 
     @call
     def upload(
         self, devbox_id: str, path: str, source: Source, progress: Progress = no_progress
     ) -> Steps[None]:
         """Write a file of any bytes and size; an open file is read to its end and sent once."""
-        yield from upload_file(devbox_id, path, source, progress)
+        url = at("/v1/devboxes/{}/upload_file", devbox_id)
+        body = multipart(path, source, progress)
+        yield from send(Request("POST", url, body=body, timeout=TRANSFER_TIMEOUT))
 
     @call
     def download(
         self, devbox_id: str, path: str, target: Target, progress: Progress = no_progress
     ) -> Steps[int]:
         """Fetch a file of any bytes and size; a path appears only when it is complete. Returns the size."""
-        return (yield from download_file(devbox_id, path, target, progress))
-
-
-def read_text(devbox_id: str, path: str) -> Steps[str]:
-    """Return the text of a file."""
-    reply = yield from send(_file_request(devbox_id, "read_file_contents", {"file_path": path}))
-    return reply.content.decode(errors="replace")
-
-
-def write_text(devbox_id: str, path: str, text: str) -> Steps[None]:
-    """Write this text to a file."""
-    yield from send(_file_request(devbox_id, "write_file_contents", {"file_path": path, "contents": text}))
-
-
-def upload_file(devbox_id: str, path: str, source: Source, progress: Progress = no_progress) -> Steps[None]:
-    """Write these bytes to a file."""
-    url = at("/v1/devboxes/{}/upload_file", devbox_id)
-    body = multipart(path, source, progress)
-    yield from send(Request("POST", url, body=body, timeout=TRANSFER_TIMEOUT))
-
-
-def download_file(devbox_id: str, path: str, target: Target, progress: Progress = no_progress) -> Steps[int]:
-    """Fetch a file's bytes."""
-    return (yield from download(_file_request(devbox_id, "download_file", {"path": path}), target, progress))
+        request = _file_request(devbox_id, "download_file", {"path": path})
+        return (yield from download(request, target, progress))
 
 
 def download(
@@ -86,32 +68,32 @@ def _file_request(devbox_id: str, verb: str, body: dict[str, str]) -> Request:
     return Request("POST", at("/v1/devboxes/{}/{}", devbox_id, verb), json=body, timeout=TRANSFER_TIMEOUT)
 
 
-class DevboxFiles(VerbGroup[S]):
+class DevboxFiles(NounObject[S]):
     """The files of one devbox; `~` and relative paths start at its user's home."""
 
-    def __init__(self, session: S, devbox_id: str) -> None:
-        super().__init__(session)
-        self._devbox_id = devbox_id
+    def __init__(self, session: S, id: str) -> None:
+        super().__init__(session, id)
+        self._files: Files[S] = Files(session)
 
     @call
     def read(self, file_path: str) -> Steps[str]:
         """Return the text of a file."""
-        return (yield from read_text(self._devbox_id, file_path))
+        return (yield from self._files.read.steps(self.id, file_path))
 
     @call
     def write(self, file_path: str, contents: str) -> Steps[None]:
         """Write this text to a file, making its folders."""
-        yield from write_text(self._devbox_id, file_path, contents)
+        yield from self._files.write.steps(self.id, file_path, contents)
 
     @call
     def upload(self, path: str, file: Source | os.PathLike[str]) -> Steps[None]:
         """Write a file of any bytes: those of a local path, of an open file, or these."""
         source = Path(file) if isinstance(file, os.PathLike) else file
-        yield from upload_file(self._devbox_id, path, source)
+        yield from self._files.upload.steps(self.id, path, source)
 
     @call
     def download(self, path: str) -> Steps[bytes]:
         """Return the bytes of a file; use `Devbox.download` for files larger than memory."""
         held = io.BytesIO()
-        yield from download_file(self._devbox_id, path, held)
+        yield from self._files.download.steps(self.id, path, held)
         return held.getvalue()

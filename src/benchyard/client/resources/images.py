@@ -6,7 +6,7 @@ from benchyard.client.bodies import Progress, Sized, Source, Target, no_progress
 from benchyard.client.methods import S, VerbGroup, call
 from benchyard.client.operations import Request, Steps, at, fetch, send
 from benchyard.client.resources.files import download
-from benchyard.client.resources.objects import through_object
+from benchyard.client.resources.objects import Objects
 from benchyard.models.images import (
     AliasListView,
     AliasRemoval,
@@ -59,7 +59,7 @@ class Images(VerbGroup[S]):
                 yield from fetch(Request("POST", "/v1/images/import", json=request, timeout=LONG), ImageView)
             )
 
-        return (yield from through_object(source, name, use, progress))
+        return (yield from Objects(self.session).through(source, name, use, progress))
 
     @call
     def export(

@@ -27,6 +27,7 @@ from benchyard.client.operations import (
 from benchyard.client.request_fields import JobPageFields, TrialFields, body_of
 from benchyard.errors import BenchyardError, ServerUnreachable, StillWaiting
 from benchyard.models.base import RenameRequest
+from benchyard.models.comparisons import ComparisonView, GateView
 from benchyard.models.job_plans import JobPlanView
 from benchyard.models.jobs import (
     ENDED_JOBS,
@@ -156,7 +157,8 @@ class Jobs(VerbGroup[S]):
     @call
     def create(self, request: JobRequest | Mapping[str, Any]) -> Steps[BenchmarkJobView]:
         """Create a job; it is planned and run whether or not a client waits."""
-        return (yield from create(request))
+        body = request if isinstance(request, JobRequest) else body_of(request)
+        return (yield from fetch(Request("POST", _PATH, json=body), BenchmarkJobView))
 
     @call
     def plan(
@@ -166,7 +168,11 @@ class Jobs(VerbGroup[S]):
 
         Pending secrets are those that will be made before the job is created.
         """
-        return (yield from plan(request, pending_secrets))
+        wanted = (
+            request.model_dump(mode="json", exclude_none=True) if isinstance(request, JobRequest) else request
+        )
+        body = body_of({**wanted, "pending_secrets": list(pending_secrets)})
+        return (yield from fetch(Request("POST", f"{_PATH}/plan", json=body), JobPlanView))
 
     @call
     def get(self, id: str, *, suspect: SuspectRule | None = None) -> Steps[BenchmarkJobView]:
@@ -174,14 +180,15 @@ class Jobs(VerbGroup[S]):
 
         `suspect` counts suspect scores by another rule than the job's own.
         """
-        return (yield from retrieve(id, suspect))
+        query = {"suspect": suspect} if suspect else {}
+        return (yield from fetch(Request("GET", at(_PATH + "/{}", id), query), BenchmarkJobView))
 
     retrieve = get
 
     @listing
     def list(self, **query: Unpack[JobPageFields]) -> ListingSpec[BenchmarkJobView]:
         """List jobs, newest first; all, or those of a name or of some states; without their scenarios."""
-        return jobs_of(query)
+        return ListingSpec(_PATH, "jobs", BenchmarkJobView, query)
 
     @call
     def cancel(self, id: str) -> Steps[BenchmarkJobView]:
@@ -198,12 +205,14 @@ class Jobs(VerbGroup[S]):
         self, id: str, only: RetryKind = "unscored", scenarios: Sequence[str] | None = None
     ) -> Steps[BenchmarkJobView]:
         """Retry trials that did not pass, crashed, or have no score; only of named scenarios, if any."""
-        return (yield from retry(id, only, scenarios))
+        named = None if scenarios is None else list(scenarios)
+        return (yield from _post(id, "retry", RetryRequest(only=only, scenarios=named)))
 
     @call
     def rescore(self, id: str, trial_ids: Sequence[str] | None = None) -> Steps[BenchmarkJobView]:
         """Score the final states of trials again; all trials that count, unless some are named."""
-        return (yield from rescore(id, trial_ids))
+        wanted = JobRescoreRequest(trial_ids=None if trial_ids is None else list(trial_ids))
+        return (yield from _post(id, "rescore", wanted))
 
     @call
     def rename(self, id: str, name: str) -> Steps[BenchmarkJobView]:
@@ -218,15 +227,14 @@ class Jobs(VerbGroup[S]):
     @call
     def delete(self, id: str) -> Steps[RemovalView]:
         """Delete a job that has ended, with its trials, runs and files; raises Conflict while it runs."""
-        return (yield from delete(id))
+        return (yield from fetch(Request("POST", at(_PATH + "/{}/delete", id)), RemovalView))
 
     @items
     def trials(self, id: str, **query: Unpack[TrialFields]) -> Flow[TrialView]:
         """Yield all trials of a job, also those that were superseded."""
         listed = trials_of(id, query)
-        yield from items_of_pages(
-            Request("GET", listed.path, listed.query), "trials", TrialView, query.get("limit")
-        )
+        request = Request("GET", listed.path, listed.query)
+        yield from items_of_pages(request, "trials", TrialView, query.get("limit"))
 
     @call
     def trial(self, id: str) -> Steps[TrialView]:
@@ -247,7 +255,50 @@ class Jobs(VerbGroup[S]):
     @call
     def wait(self, id: str, timeout: float | None = None) -> Steps[BenchmarkJobView]:
         """Wait until a job has ended in any state; raises StillWaiting after the timeout."""
-        return (yield from wait(id, timeout))
+        deadline = None if timeout is None else time.monotonic() + timeout
+        delay = FIRST_LOOK_SECONDS
+        while True:
+            begin = time.monotonic()
+            view = yield from self.get.steps(id)
+            if view.state in ENDED_JOBS:
+                return view
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                raise StillWaiting(f"job {id} is still {view.state.value}")
+            next_look = max(delay, (now - begin) * _PAUSE_FOR_EACH_LOOK)
+            yield from pause(next_look if deadline is None else min(next_look, max(0.0, deadline - now)))
+            delay = min(delay * 2, LATER_LOOKS_SECONDS)
+
+    @call
+    def compare(
+        self, a: str, b: str, *, cluster: str | None = None, suspect: SuspectRule | None = None
+    ) -> Steps[ComparisonView]:
+        """Compare agent b with agent a on the scenarios that both have scored.
+
+        Each is the id of a job, or ID:AGENT with the index or label of one of its agents. `cluster` is a key
+        of the scenarios' metadata, such as `repo`: scenarios of one value may succeed and fail together.
+        """
+        query = {"a": a, "b": b, "cluster": cluster, "suspect": suspect}
+        return (yield from fetch(Request("GET", "/v1/compare", query), ComparisonView))
+
+    @call
+    def gate(
+        self,
+        a: str,
+        b: str,
+        margin: float = 0.0,
+        *,
+        max_unscored: str = "0",
+        cluster: str | None = None,
+        suspect: SuspectRule | None = None,
+    ) -> Steps[GateView]:
+        """Say whether agent b is worse than agent a by more than a margin: pass, fail or inconclusive.
+
+        More unscored attempts than `max_unscored`, such as 3 or 5%, count by what they could change.
+        """
+        query: dict[str, str | None] = {"a": a, "b": b, "margin": str(margin), "max_unscored": max_unscored}
+        query |= {"cluster": cluster, "suspect": suspect}
+        return (yield from fetch(Request("GET", "/v1/gate", query), GateView))
 
     @call
     def artifacts(self, id: str, starting_after: str | None = None) -> Steps[ArtifactListView]:
@@ -260,83 +311,13 @@ class Jobs(VerbGroup[S]):
         )
 
 
-def create(request: JobRequest | Mapping[str, Any]) -> Steps[BenchmarkJobView]:
-    """Create a job."""
-    body = request if isinstance(request, JobRequest) else body_of(request)
-    return (yield from fetch(Request("POST", _PATH, json=body), BenchmarkJobView))
-
-
-def plan(request: JobRequest | Mapping[str, Any], pending_secrets: Sequence[str] = ()) -> Steps[JobPlanView]:
-    """Return the plan of a job."""
-    wanted = (
-        request.model_dump(mode="json", exclude_none=True) if isinstance(request, JobRequest) else request
-    )
-    body = body_of({**wanted, "pending_secrets": list(pending_secrets)})
-    return (yield from fetch(Request("POST", f"{_PATH}/plan", json=body), JobPlanView))
-
-
-def retrieve(id: str, suspect: SuspectRule | None = None) -> Steps[BenchmarkJobView]:
-    """Look a job up."""
-    query = {"suspect": suspect} if suspect else {}
-    return (yield from fetch(Request("GET", at(_PATH + "/{}", id), query), BenchmarkJobView))
-
-
-def jobs_of(query: JobPageFields) -> ListingSpec[BenchmarkJobView]:
-    """List the jobs of a server."""
-    return ListingSpec(_PATH, "jobs", BenchmarkJobView, query)
-
-
-def cancel(id: str) -> Steps[BenchmarkJobView]:
-    """End a job early."""
-    return (yield from _post(id, "cancel"))
-
-
-def resume(id: str) -> Steps[BenchmarkJobView]:
-    """Go on with a job that was cancelled."""
-    return (yield from _post(id, "resume"))
-
-
-def retry(id: str, only: RetryKind, scenarios: Sequence[str] | None = None) -> Steps[BenchmarkJobView]:
-    """Retry the trials of a job that did not pass, crashed, or have no score."""
-    named = None if scenarios is None else list(scenarios)
-    return (yield from _post(id, "retry", RetryRequest(only=only, scenarios=named)))
-
-
-def rescore(id: str, trial_ids: Sequence[str] | None) -> Steps[BenchmarkJobView]:
-    """Score the trials of a job again."""
-    wanted = JobRescoreRequest(trial_ids=None if trial_ids is None else list(trial_ids))
-    return (yield from _post(id, "rescore", wanted))
-
-
-def delete(id: str) -> Steps[RemovalView]:
-    """Delete a job that has ended."""
-    return (yield from fetch(Request("POST", at(_PATH + "/{}/delete", id)), RemovalView))
-
-
-def trials_of(id: str, query: TrialFields) -> ListingSpec[TrialView]:
-    """List the trials of a job."""
-    return ListingSpec(at(_PATH + "/{}/trials", id), "trials", TrialView, query)
-
-
-def wait(id: str, timeout: float | None) -> Steps[BenchmarkJobView]:
-    """Poll until a job has ended."""
-    deadline = None if timeout is None else time.monotonic() + timeout
-    delay = FIRST_LOOK_SECONDS
-    while True:
-        begin = time.monotonic()
-        view = yield from retrieve(id)
-        if view.state in ENDED_JOBS:
-            return view
-        now = time.monotonic()
-        if deadline is not None and now >= deadline:
-            raise StillWaiting(f"job {id} is still {view.state.value}")
-        next_look = max(delay, (now - begin) * _PAUSE_FOR_EACH_LOOK)
-        yield from pause(next_look if deadline is None else min(next_look, max(0.0, deadline - now)))
-        delay = min(delay * 2, LATER_LOOKS_SECONDS)
-
-
 def _post(
     id: str, verb: str, body: RetryRequest | JobRescoreRequest | RenameRequest | None = None
 ) -> Steps[BenchmarkJobView]:
     path = at(_PATH + "/{}/{}", id, verb)
     return (yield from fetch(Request("POST", path, json=body), BenchmarkJobView))
+
+
+def trials_of(id: str, query: TrialFields) -> ListingSpec[TrialView]:
+    """List the trials of a job."""
+    return ListingSpec(at(_PATH + "/{}/trials", id), "trials", TrialView, query)

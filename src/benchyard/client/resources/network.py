@@ -10,7 +10,7 @@ from benchyard.client.request_fields import GatewayChanges, GatewayFields, Gatew
 from benchyard.models.gateway_configs import GatewayConfigView, GatewayTokenView
 from benchyard.models.network_policies import NetworkPolicyView
 
-POLICIES_PATH = "/v1/network-policies"
+_POLICIES_PATH = "/v1/network-policies"
 
 
 class PolicyFields(TypedDict, total=False):
@@ -44,36 +44,36 @@ class NetworkPolicies(VerbGroup[S]):
     @call
     def create(self, **fields: Unpack[PolicyFields]) -> Steps[NetworkPolicyView]:
         """Make a network policy; raises UsageError if the name is taken."""
-        return (yield from fetch(Request("POST", POLICIES_PATH, json=body_of(fields)), NetworkPolicyView))
+        return (yield from fetch(Request("POST", _POLICIES_PATH, json=body_of(fields)), NetworkPolicyView))
 
     @call
     def retrieve(self, id: str) -> Steps[NetworkPolicyView]:
         """Look a network policy up; raises NotFound."""
-        return (yield from fetch(Request("GET", at(POLICIES_PATH + "/{}", id)), NetworkPolicyView))
+        return (yield from fetch(Request("GET", at(_POLICIES_PATH + "/{}", id)), NetworkPolicyView))
 
     get = retrieve
 
     @listing
     def list(self, **query: Unpack[PolicyPageFields]) -> ListingSpec[NetworkPolicyView]:
         """List all network policies, newest first; a part of a name suffices."""
-        return ListingSpec(POLICIES_PATH, "network_policies", NetworkPolicyView, query)
+        return ListingSpec(_POLICIES_PATH, "network_policies", NetworkPolicyView, query)
 
     @call
     def update(self, id: str, /, **fields: Unpack[PolicyFields]) -> Steps[NetworkPolicyView]:
         """Change the given fields of a policy; raises NotFound. Existing devboxes stay as they are."""
         return (
             yield from fetch(
-                Request("POST", at(POLICIES_PATH + "/{}", id), json=body_of(fields)), NetworkPolicyView
+                Request("POST", at(_POLICIES_PATH + "/{}", id), json=body_of(fields)), NetworkPolicyView
             )
         )
 
     @call
     def delete(self, id: str) -> Steps[NetworkPolicyView]:
         """Remove a policy; raises NotFound. Existing devboxes stay as they are."""
-        return (yield from fetch(Request("POST", at(POLICIES_PATH + "/{}/delete", id)), NetworkPolicyView))
+        return (yield from fetch(Request("POST", at(_POLICIES_PATH + "/{}/delete", id)), NetworkPolicyView))
 
 
-GATEWAY_CONFIGS_PATH = "/v1/gateway-configs"
+_GATEWAY_CONFIGS_PATH = "/v1/gateway-configs"
 
 
 class GatewayConfigs(VerbGroup[S]):
@@ -83,32 +83,32 @@ class GatewayConfigs(VerbGroup[S]):
     def create(self, **fields: Unpack[GatewayFields]) -> Steps[GatewayConfigView]:
         """Make a gateway config; raises UsageError if the name is taken."""
         return (
-            yield from fetch(Request("POST", GATEWAY_CONFIGS_PATH, json=body_of(fields)), GatewayConfigView)
+            yield from fetch(Request("POST", _GATEWAY_CONFIGS_PATH, json=body_of(fields)), GatewayConfigView)
         )
 
     @call
     def retrieve(self, id: str) -> Steps[GatewayConfigView]:
         """Look a gateway config up; raises NotFound."""
-        return (yield from fetch(Request("GET", at(GATEWAY_CONFIGS_PATH + "/{}", id)), GatewayConfigView))
+        return (yield from fetch(Request("GET", at(_GATEWAY_CONFIGS_PATH + "/{}", id)), GatewayConfigView))
 
     get = retrieve
 
     @call
     def update(self, id: str, **changes: Unpack[GatewayChanges]) -> Steps[GatewayConfigView]:
         """Change a gateway config; devboxes that have it keep its former fields."""
-        path = at(GATEWAY_CONFIGS_PATH + "/{}", id)
+        path = at(_GATEWAY_CONFIGS_PATH + "/{}", id)
         return (yield from fetch(Request("POST", path, json=body_of(changes)), GatewayConfigView))
 
     @listing
     def list(self, **query: Unpack[GatewayPageFields]) -> ListingSpec[GatewayConfigView]:
         """List all gateway configs, newest first; a part of a name suffices."""
-        return ListingSpec(GATEWAY_CONFIGS_PATH, "gateway_configs", GatewayConfigView, query)
+        return ListingSpec(_GATEWAY_CONFIGS_PATH, "gateway_configs", GatewayConfigView, query)
 
     @call
     def delete(self, id: str) -> Steps[GatewayConfigView]:
         """Delete a gateway config; devboxes that have it keep it."""
         return (
-            yield from fetch(Request("POST", at(GATEWAY_CONFIGS_PATH + "/{}/delete", id)), GatewayConfigView)
+            yield from fetch(Request("POST", at(_GATEWAY_CONFIGS_PATH + "/{}/delete", id)), GatewayConfigView)
         )
 
     @call

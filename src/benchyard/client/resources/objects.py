@@ -20,21 +20,58 @@ class Objects(VerbGroup[S]):
     """The stored objects of a server."""
 
     @call
+    def create(self, request: ObjectRequest) -> Steps[ObjectView]:
+        """Make an object; its bytes follow by `put` and `complete`."""
+        return (yield from fetch(Request("POST", "/v1/objects", json=request), ObjectView))
+
+    @call
+    def put(self, made: ObjectView, source: Source, progress: Progress = no_progress) -> Steps[None]:
+        """Put the bytes of a new object behind its signed link."""
+        if made.upload_url is None:
+            raise BenchyardError(f"the server gave no link to upload object {made.id} to")
+        body = body_from(source, progress)
+        yield from send(Request("PUT", made.upload_url, body=body, timeout=TRANSFER_TIMEOUT))
+
+    @call
+    def complete(self, id: str) -> Steps[ObjectView]:
+        """Mark an object as completely uploaded; it never changes after that."""
+        return (yield from fetch(Request("POST", at("/v1/objects/{}/complete", id)), ObjectView))
+
+    @call
     def upload(
         self, source: Source, request: ObjectRequest, progress: Progress = no_progress
     ) -> Steps[ObjectView]:
         """Store a file, bytes, or the rest of an open file."""
-        return (yield from upload(source, request, progress))
+        made = yield from self.create.steps(request)
+        yield from self.put.steps(made, source, progress)
+        return (yield from self.complete.steps(made.id))
 
     @call
-    def download(self, id: str, target: Target, progress: Progress = no_progress) -> Steps[int]:
+    def link(self, id: str, duration_seconds: int | None = None) -> Steps[ObjectDownloadView]:
+        """Return a link to an object that works for a while, for anybody who has the link."""
+        query = {"duration_seconds": duration_seconds}
+        return (
+            yield from fetch(Request("GET", at("/v1/objects/{}/download", id), query), ObjectDownloadView)
+        )
+
+    @call
+    def download(
+        self,
+        id: str,
+        target: Target,
+        progress: Progress = no_progress,
+        *,
+        duration_seconds: int | None = None,
+    ) -> Steps[int]:
         """Fetch an object; a path appears only when it is complete. Returns the size."""
-        return (yield from fetch_content(id, target, progress=progress))
+        link = yield from self.link.steps(id, duration_seconds)
+        request = Request("GET", link.download_url, timeout=TRANSFER_TIMEOUT)
+        return (yield from download(request, target, progress))
 
     @call
     def get(self, id: str) -> Steps[ObjectView]:
         """Look an object up; raises NotFound."""
-        return (yield from get(id))
+        return (yield from fetch(Request("GET", at("/v1/objects/{}", id)), ObjectView))
 
     @items
     def list(
@@ -60,69 +97,18 @@ class Objects(VerbGroup[S]):
     @call
     def delete(self, id: str) -> Steps[ObjectView]:
         """Remove an object."""
-        return (yield from delete(id))
+        return (yield from fetch(Request("POST", at("/v1/objects/{}/delete", id)), ObjectView))
 
-
-def through_object(
-    source: Source, name: str, use: Callable[[str], Steps[T]], progress: Progress = no_progress
-) -> Steps[T]:
-    """Upload a source for one use, and remove the object again whether or not the use succeeds."""
-    stored = yield from upload(source, ObjectRequest(name=name, content_type="binary"), progress)
-    remove = Request("POST", at("/v1/objects/{}/delete", stored.id))
-    try:
-        result = yield from use(stored.id)
-    except BenchyardError:
-        yield from send(remove)
-        raise
-    yield from send(remove)
-    return result
-
-
-def upload(source: Source, request: ObjectRequest, progress: Progress = no_progress) -> Steps[ObjectView]:
-    """Make the object, put its bytes behind the signed link, and complete it."""
-    made = yield from create(request)
-    yield from put(made, source, progress)
-    return (yield from complete(made.id))
-
-
-def create(request: ObjectRequest) -> Steps[ObjectView]:
-    """Make an object; its bytes follow."""
-    return (yield from fetch(Request("POST", "/v1/objects", json=request), ObjectView))
-
-
-def put(made: ObjectView, source: Source, progress: Progress = no_progress) -> Steps[None]:
-    """Put the bytes of a new object behind its signed link."""
-    if made.upload_url is None:
-        raise BenchyardError(f"the server gave no link to upload object {made.id} to")
-    body = body_from(source, progress)
-    yield from send(Request("PUT", made.upload_url, body=body, timeout=TRANSFER_TIMEOUT))
-
-
-def complete(id: str) -> Steps[ObjectView]:
-    """Mark an object as completely uploaded."""
-    return (yield from fetch(Request("POST", at("/v1/objects/{}/complete", id)), ObjectView))
-
-
-def get(id: str) -> Steps[ObjectView]:
-    """Look an object up."""
-    return (yield from fetch(Request("GET", at("/v1/objects/{}", id)), ObjectView))
-
-
-def delete(id: str) -> Steps[ObjectView]:
-    """Remove an object."""
-    return (yield from fetch(Request("POST", at("/v1/objects/{}/delete", id)), ObjectView))
-
-
-def download_link(id: str, duration_seconds: int | None = None) -> Steps[ObjectDownloadView]:
-    """Return a signed link to an object's bytes."""
-    query = {"duration_seconds": duration_seconds}
-    return (yield from fetch(Request("GET", at("/v1/objects/{}/download", id), query), ObjectDownloadView))
-
-
-def fetch_content(
-    id: str, target: Target, duration_seconds: int | None = None, progress: Progress = no_progress
-) -> Steps[int]:
-    """Fetch the bytes of an object; returns their number."""
-    link = yield from download_link(id, duration_seconds)
-    request = Request("GET", link.download_url, timeout=TRANSFER_TIMEOUT)
-    return (yield from download(request, target, progress))
+    def through(
+        self, source: Source, name: str, use: Callable[[str], Steps[T]], progress: Progress = no_progress
+    ) -> Steps[T]:
+        """Upload a source for one use, and remove the object again whether or not the use succeeds."""
+        request = ObjectRequest(name=name, content_type="binary")
+        stored = yield from self.upload.steps(source, request, progress)
+        try:
+            result = yield from use(stored.id)
+        except BenchyardError:
+            yield from self.delete.steps(stored.id)
+            raise
+        yield from self.delete.steps(stored.id)
+        return result

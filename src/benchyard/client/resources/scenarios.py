@@ -15,7 +15,6 @@ from benchyard.client.request_fields import (
     ScenarioRunFields,
     body_of,
 )
-from benchyard.client.resources import runs
 from benchyard.client.resources.runs import ScenarioRuns
 from benchyard.models.removals import DeletedView
 from benchyard.models.runs import ScenarioRunView
@@ -30,19 +29,22 @@ class Scorers(VerbGroup[S]):
     @call
     def create(self, type: str, bash_script: str) -> Steps[CustomScorerView]:
         """Register a bash script as a type of scorer; raises UsageError if the type is taken."""
-        return (yield from create_scorer(type, bash_script))
+        body = {"type": type, "bash_script": bash_script}
+        return (yield from fetch(Request("POST", _SCORERS_PATH, json=body), CustomScorerView))
 
     @call
     def retrieve(self, id: str) -> Steps[CustomScorerView]:
         """Look a custom scorer up; raises NotFound."""
-        return (yield from get_scorer(id))
+        return (yield from fetch(Request("GET", at(_SCORERS_PATH + "/{}", id)), CustomScorerView))
 
     get = retrieve
 
     @call
     def update(self, id: str, type: str, bash_script: str) -> Steps[CustomScorerView]:
         """Change a custom scorer's type and script; scored runs keep their scores."""
-        return (yield from update_scorer(id, type, bash_script))
+        body = {"type": type, "bash_script": bash_script}
+        request = Request("POST", at(_SCORERS_PATH + "/{}", id), json=body)
+        return (yield from fetch(request, CustomScorerView))
 
     @listing
     def list(self, **query: Unpack[PageFields]) -> ListingSpec[CustomScorerView]:
@@ -57,33 +59,10 @@ class Scorers(VerbGroup[S]):
         environment_parameters: ScenarioEnvironment | Loose | None = None,
     ) -> Steps[ScorerTrialView]:
         """Try a custom scorer with this context in a devbox that is made for it."""
-        return (yield from validate_scorer(id, scoring_context, environment_parameters))
-
-
-def create_scorer(type: str, bash_script: str) -> Steps[CustomScorerView]:
-    """Register a custom scorer."""
-    body = {"type": type, "bash_script": bash_script}
-    return (yield from fetch(Request("POST", _SCORERS_PATH, json=body), CustomScorerView))
-
-
-def get_scorer(id: str) -> Steps[CustomScorerView]:
-    """Look a custom scorer up."""
-    return (yield from fetch(Request("GET", at(_SCORERS_PATH + "/{}", id)), CustomScorerView))
-
-
-def update_scorer(id: str, type: str, bash_script: str) -> Steps[CustomScorerView]:
-    """Change a custom scorer."""
-    body = {"type": type, "bash_script": bash_script}
-    return (yield from fetch(Request("POST", at(_SCORERS_PATH + "/{}", id), json=body), CustomScorerView))
-
-
-def validate_scorer(
-    id: str, context: Any, environment: ScenarioEnvironment | Loose | None
-) -> Steps[ScorerTrialView]:
-    """Try a custom scorer."""
-    body = body_of({"scoring_context": context, "environment_parameters": environment})
-    request = Request("POST", at(_SCORERS_PATH + "/{}/validate", id), json=body, timeout=TRANSFER_TIMEOUT)
-    return (yield from fetch(request, ScorerTrialView))
+        fields = {"scoring_context": scoring_context, "environment_parameters": environment_parameters}
+        path = at(_SCORERS_PATH + "/{}/validate", id)
+        request = Request("POST", path, json=body_of(fields), timeout=TRANSFER_TIMEOUT)
+        return (yield from fetch(request, ScorerTrialView))
 
 
 _PATH = "/v1/scenarios"
@@ -100,19 +79,20 @@ class Scenarios(VerbGroup[S]):
     @call
     def create(self, **fields: Unpack[ScenarioFields]) -> Steps[ScenarioView]:
         """Make a scenario; raises UsageError for one that could never be run or scored."""
-        return (yield from create_scenario(fields))
+        return (yield from fetch(Request("POST", _PATH, json=body_of(fields)), ScenarioView))
 
     @call
     def retrieve(self, id: str) -> Steps[ScenarioView]:
         """Look a scenario up, an archived one too; raises NotFound."""
-        return (yield from get_scenario(id))
+        return (yield from fetch(Request("GET", at(_PATH + "/{}", id)), ScenarioView))
 
     get = retrieve
 
     @call
     def update(self, id: str, **changes: Unpack[ScenarioChanges]) -> Steps[ScenarioView]:
         """Change a scenario: None leaves a field as it is, an empty value clears it."""
-        return (yield from update_scenario(id, changes))
+        request = Request("POST", at(_PATH + "/{}", id), json=body_of(changes))
+        return (yield from fetch(request, ScenarioView))
 
     @listing
     def list(self, **query: Unpack[ScenarioPageFields]) -> ListingSpec[ScenarioView]:
@@ -142,26 +122,13 @@ class Scenarios(VerbGroup[S]):
     @call
     def start_run(self, **fields: Unpack[ScenarioRunFields]) -> Steps[ScenarioRunView]:
         """Start a run and return at once; its devbox comes up meanwhile."""
-        return (yield from runs.start_scenario_run(fields))
+        request = Request("POST", f"{_PATH}/start_run", json=body_of(fields))
+        return (yield from fetch(request, ScenarioRunView))
 
     @call
     def start_run_and_await_env_ready(
         self, *, timeout: float | None = None, **fields: Unpack[ScenarioRunFields]
     ) -> Steps[ScenarioRunView]:
         """Start a run and wait until its devbox runs; raises StartFailed if it never will."""
-        return (yield from runs.start_and_await_env_ready(fields, timeout))
-
-
-def create_scenario(fields: ScenarioFields) -> Steps[ScenarioView]:
-    """Make a scenario."""
-    return (yield from fetch(Request("POST", _PATH, json=body_of(fields)), ScenarioView))
-
-
-def get_scenario(id: str) -> Steps[ScenarioView]:
-    """Look a scenario up."""
-    return (yield from fetch(Request("GET", at(_PATH + "/{}", id)), ScenarioView))
-
-
-def update_scenario(id: str, changes: ScenarioChanges) -> Steps[ScenarioView]:
-    """Change a scenario."""
-    return (yield from fetch(Request("POST", at(_PATH + "/{}", id), json=body_of(changes)), ScenarioView))
+        run = yield from self.start_run.steps(**fields)
+        return (yield from self.runs.await_env_ready.steps(run.id, run.devbox_id, timeout))

@@ -16,60 +16,37 @@ class Secrets(VerbGroup[S]):
     @call
     def create(self, name: str, value: str) -> Steps[SecretView]:
         """Make a secret; raises UsageError if the name is taken."""
-        return (yield from create(name, value))
+        request = Request("POST", "/v1/secrets", json={"name": name, "value": value})
+        return (yield from fetch(request, SecretView))
 
     @call
     def update(self, name: str, value: str) -> Steps[SecretView]:
         """Change the value of a secret; raises NotFound."""
-        return (yield from update(name, value))
+        request = Request("POST", at("/v1/secrets/{}", name), json={"value": value})
+        return (yield from fetch(request, SecretView))
 
     @call
     def set(self, name: str, value: str) -> Steps[SecretView]:
         """Change the value, or make the secret if none has that name."""
         try:
-            return (yield from update(name, value))
+            return (yield from self.update.steps(name, value))
         except NotFound:
-            return (yield from create(name, value))
+            return (yield from self.create.steps(name, value))
 
     @call
     def get(self, name: str) -> Steps[SecretView]:
         """Look a secret up, without its value; raises NotFound."""
-        return (yield from get(name))
+        return (yield from fetch(Request("GET", at("/v1/secrets/{}", name)), SecretView))
 
     @call
     def list(self) -> Steps[list[SecretView]]:
         """Return all secrets, without their values."""
-        return (yield from list_secrets())
+        return (yield from fetch(Request("GET", "/v1/secrets", {"limit": ALL}), SecretListView)).secrets
 
     @call
     def delete(self, name: str) -> Steps[None]:
         """Remove a secret; raises NotFound."""
-        yield from delete(name)
-
-
-def create(name: str, value: str) -> Steps[SecretView]:
-    """Make a secret."""
-    return (yield from fetch(Request("POST", "/v1/secrets", json={"name": name, "value": value}), SecretView))
-
-
-def update(name: str, value: str) -> Steps[SecretView]:
-    """Change the value of a secret."""
-    return (yield from fetch(Request("POST", at("/v1/secrets/{}", name), json={"value": value}), SecretView))
-
-
-def get(name: str) -> Steps[SecretView]:
-    """Look a secret up, without its value."""
-    return (yield from fetch(Request("GET", at("/v1/secrets/{}", name)), SecretView))
-
-
-def list_secrets() -> Steps[list[SecretView]]:
-    """Return all secrets, without their values."""
-    return (yield from fetch(Request("GET", "/v1/secrets", {"limit": ALL}), SecretListView)).secrets
-
-
-def delete(name: str) -> Steps[None]:
-    """Remove a secret."""
-    yield from send(Request("POST", at("/v1/secrets/{}/delete", name)))
+        yield from send(Request("POST", at("/v1/secrets/{}/delete", name)))
 
 
 class Keys(VerbGroup[S]):

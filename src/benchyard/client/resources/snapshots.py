@@ -7,7 +7,7 @@ from benchyard.client.listings import items_of_pages
 from benchyard.client.methods import S, VerbGroup, call, items
 from benchyard.client.operations import Flow, Request, Steps, at, fetch, pause, send
 from benchyard.client.resources.files import download
-from benchyard.client.resources.objects import through_object
+from benchyard.client.resources.objects import Objects
 from benchyard.errors import DevboxError, StillWaiting
 from benchyard.models.snapshots import (
     SnapshotImportRequest,
@@ -26,14 +26,38 @@ class Snapshots(VerbGroup[S]):
     """The disk snapshots of a server."""
 
     @call
+    def begin(self, devbox_id: str, request: SnapshotRequest | None = None) -> Steps[SnapshotView]:
+        """Begin a snapshot of a devbox's disk, and return at once."""
+        path = at("/v1/devboxes/{}/snapshot_disk_async", devbox_id)
+        return (yield from fetch(Request("POST", path, json=request or SnapshotRequest()), SnapshotView))
+
+    @call
     def create(self, devbox_id: str, request: SnapshotRequest | None = None) -> Steps[SnapshotView]:
         """Snapshot a devbox's disk and wait until the snapshot is safe on the server's disk."""
-        return (yield from create(devbox_id, request or SnapshotRequest()))
+        view = yield from self.begin.steps(devbox_id, request)
+        return (yield from self.wait.steps(view.id))
+
+    @call
+    def wait(self, id: str, timeout: float | None = None) -> Steps[SnapshotView]:
+        """Wait until a snapshot is complete; raises DevboxError if it fails, StillWaiting if it is late."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        delay = FIRST_LOOK_SECONDS
+        while True:
+            view = yield from self.status.steps(id)
+            if view.status == SnapshotStatus.COMPLETE and view.snapshot is not None:
+                return view.snapshot
+            if view.status != SnapshotStatus.IN_PROGRESS:
+                raise DevboxError(f"snapshot {id} was not made: {view.error_message or view.status.value}")
+            if deadline is not None and time.monotonic() >= deadline:
+                raise StillWaiting(f"snapshot {id} is still being made")
+            yield from pause(delay)
+            delay = min(delay * 2, LATER_LOOKS_SECONDS)
 
     @call
     def status(self, id: str) -> Steps[SnapshotStatusView]:
         """Return the status of a snapshot; raises NotFound."""
-        return (yield from status(id))
+        path = at("/v1/devboxes/disk_snapshots/{}/status", id)
+        return (yield from fetch(Request("GET", path), SnapshotStatusView))
 
     @items
     def list(self, devbox_id: str | None = None, limit: int | None = None) -> Flow[SnapshotView]:
@@ -44,7 +68,8 @@ class Snapshots(VerbGroup[S]):
     @call
     def update(self, id: str, change: SnapshotRequest) -> Steps[SnapshotView]:
         """Change a snapshot's name, message or metadata."""
-        return (yield from update(id, change))
+        path = at("/v1/devboxes/disk_snapshots/{}", id)
+        return (yield from fetch(Request("POST", path, json=change), SnapshotView))
 
     @call
     def export(
@@ -69,7 +94,7 @@ class Snapshots(VerbGroup[S]):
             request = SnapshotImportRequest(name=name, object_id=object_id, detach=detach)
             return (yield from _import(request))
 
-        return (yield from through_object(source, name or "snapshot", use, progress))
+        return (yield from Objects(self.session).through(source, name or "snapshot", use, progress))
 
     @call
     def import_path(self, path: str, name: str | None = None, *, detach: bool = False) -> Steps[SnapshotView]:
@@ -82,55 +107,9 @@ class Snapshots(VerbGroup[S]):
     @call
     def delete(self, id: str) -> Steps[None]:
         """Remove a snapshot; raises Conflict while it is being made."""
-        yield from delete(id)
-
-
-def begin(devbox_id: str, request: SnapshotRequest) -> Steps[SnapshotView]:
-    """Begin a snapshot."""
-    path = at("/v1/devboxes/{}/snapshot_disk_async", devbox_id)
-    return (yield from fetch(Request("POST", path, json=request), SnapshotView))
-
-
-def create(devbox_id: str, request: SnapshotRequest) -> Steps[SnapshotView]:
-    """Begin a snapshot and poll until it is complete."""
-    view = yield from begin(devbox_id, request)
-    return (yield from await_complete(view.id))
-
-
-def update(id: str, change: SnapshotRequest) -> Steps[SnapshotView]:
-    """Change a snapshot's name, message or metadata."""
-    path = at("/v1/devboxes/disk_snapshots/{}", id)
-    return (yield from fetch(Request("POST", path, json=change), SnapshotView))
-
-
-def delete(id: str) -> Steps[None]:
-    """Remove a snapshot."""
-    yield from send(Request("POST", at("/v1/devboxes/disk_snapshots/{}/delete", id)))
+        yield from send(Request("POST", at("/v1/devboxes/disk_snapshots/{}/delete", id)))
 
 
 def _import(request: SnapshotImportRequest) -> Steps[SnapshotView]:
     path = "/v1/devboxes/disk_snapshots/import"
     return (yield from fetch(Request("POST", path, json=request, timeout=LONG), SnapshotView))
-
-
-def status(id: str) -> Steps[SnapshotStatusView]:
-    """Return the status of a snapshot."""
-    return (
-        yield from fetch(Request("GET", at("/v1/devboxes/disk_snapshots/{}/status", id)), SnapshotStatusView)
-    )
-
-
-def await_complete(id: str, timeout: float | None = None) -> Steps[SnapshotView]:
-    """Poll until a snapshot is complete; raises StillWaiting after the timeout."""
-    deadline = None if timeout is None else time.monotonic() + timeout
-    delay = FIRST_LOOK_SECONDS
-    while True:
-        view = yield from status(id)
-        if view.status == SnapshotStatus.COMPLETE and view.snapshot is not None:
-            return view.snapshot
-        if view.status != SnapshotStatus.IN_PROGRESS:
-            raise DevboxError(f"snapshot {id} was not made: {view.error_message or view.status.value}")
-        if deadline is not None and time.monotonic() >= deadline:
-            raise StillWaiting(f"snapshot {id} is still being made")
-        yield from pause(delay)
-        delay = min(delay * 2, LATER_LOOKS_SECONDS)

@@ -3,33 +3,18 @@
 from collections.abc import Sequence
 from typing import Unpack
 
-from benchyard.client.listings import ListingSpec, all_items
-from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.methods import NounObject, S, VerbGroup, bound, call
 from benchyard.client.operations import Steps
 from benchyard.client.request_fields import AgentFields, AgentPageFields, NewAgentFields
-from benchyard.client.resources import agents
-from benchyard.models.agents import AgentDevboxCountsView, AgentView
+from benchyard.client.resources.agents import Agents
+from benchyard.models.agents import AgentDevboxCountsView
 
 
-class Agent(VerbGroup[S]):
+class Agent(NounObject[S]):
     """A version of a program under test."""
 
-    def __init__(self, session: S, id: str) -> None:
-        super().__init__(session)
-        self.id = id
-
-    def __repr__(self) -> str:
-        return f"<Agent {self.id}>"
-
-    @call
-    def get_info(self) -> Steps[AgentView]:
-        """Return its description, which never changes."""
-        return (yield from agents.retrieve(self.id))
-
-    @call
-    def delete(self) -> Steps[None]:
-        """Delete it; devboxes that show it go on."""
-        yield from agents.delete(self.id)
+    get_info = bound(Agents.retrieve)
+    delete = bound(Agents.delete)
 
 
 class AgentOps(VerbGroup[S]):
@@ -38,7 +23,7 @@ class AgentOps(VerbGroup[S]):
     @call
     def create(self, **fields: Unpack[AgentFields]) -> Steps[Agent[S]]:
         """Register an agent; raises Conflict if the version exists with other content."""
-        return Agent(self.session, (yield from agents.create(fields)).id)
+        return Agent(self.session, (yield from Agents(self.session).create.steps(**fields)).id)
 
     @call
     def create_from_npm(
@@ -50,7 +35,8 @@ class AgentOps(VerbGroup[S]):
     ) -> Steps[Agent[S]]:
         """Register a package of an npm registry."""
         part = {"package_name": package_name, "registry_url": registry_url, "agent_setup": agent_setup}
-        return (yield from self._made({**fields, "source": {"type": "npm", "npm": part}}))
+        source = {"type": "npm", "npm": part}
+        return (yield from self.create.steps(**fields, source=source))
 
     @call
     def create_from_pip(
@@ -62,7 +48,8 @@ class AgentOps(VerbGroup[S]):
     ) -> Steps[Agent[S]]:
         """Register a package of a Python index."""
         part = {"package_name": package_name, "registry_url": registry_url, "agent_setup": agent_setup}
-        return (yield from self._made({**fields, "source": {"type": "pip", "pip": part}}))
+        source = {"type": "pip", "pip": part}
+        return (yield from self.create.steps(**fields, source=source))
 
     @call
     def create_from_git(
@@ -74,7 +61,8 @@ class AgentOps(VerbGroup[S]):
     ) -> Steps[Agent[S]]:
         """Register a git repository."""
         part = {"repository": repository, "ref": ref, "agent_setup": agent_setup}
-        return (yield from self._made({**fields, "source": {"type": "git", "git": part}}))
+        source = {"type": "git", "git": part}
+        return (yield from self.create.steps(**fields, source=source))
 
     @call
     def create_from_object(
@@ -82,10 +70,8 @@ class AgentOps(VerbGroup[S]):
     ) -> Steps[Agent[S]]:
         """Register a stored object: an archive, or one program."""
         part = {"object_id": object_id, "agent_setup": agent_setup}
-        return (yield from self._made({**fields, "source": {"type": "object", "object": part}}))
-
-    def _made(self, fields: AgentFields) -> Steps[Agent[S]]:
-        return Agent(self.session, (yield from agents.create(fields)).id)
+        source = {"type": "object", "object": part}
+        return (yield from self.create.steps(**fields, source=source))
 
     def from_id(self, agent_id: str) -> Agent[S]:
         """Return the agent of that id, without a request to the server."""
@@ -94,19 +80,19 @@ class AgentOps(VerbGroup[S]):
     @call
     def list_public(self, **query: Unpack[AgentPageFields]) -> Steps[list[Agent[S]]]:
         """List the agents that come with the server."""
-        views = yield from all_items(ListingSpec(agents.PUBLIC_PATH, "agents", AgentView, query))
+        views = yield from Agents(self.session).list_public.steps(**query)
         return [Agent(self.session, view.id) for view in views]
 
     @call
     def devbox_counts(self) -> Steps[AgentDevboxCountsView]:
         """Return the number of live devboxes that show an agent, by the agent's name."""
-        return (yield from agents.devbox_counts())
+        return (yield from Agents(self.session).devbox_counts.steps())
 
     @call
     def list(
         self, *, is_public: bool | None = None, **query: Unpack[AgentPageFields]
     ) -> Steps[list[Agent[S]]]:
         """List the registered agents, or the public ones, newest first; all, or at most `limit`."""
-        path = agents.PUBLIC_PATH if is_public else agents.PATH
-        views = yield from all_items(ListingSpec(path, "agents", AgentView, query))
+        group = Agents(self.session)
+        views = yield from (group.list_public if is_public else group.list).steps(**query)
         return [Agent(self.session, view.id) for view in views]

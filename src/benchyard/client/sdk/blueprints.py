@@ -3,39 +3,21 @@
 from typing import Unpack
 
 from benchyard.client.listings import ListingSpec, all_items
-from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.methods import NounObject, S, VerbGroup, bound, call
 from benchyard.client.operations import Steps
 from benchyard.client.request_fields import BlueprintFields, BlueprintPageFields, DevboxExtras, request_of
-from benchyard.client.resources import blueprints, devboxes
-from benchyard.client.resources.devboxes import Devbox
-from benchyard.models.blueprints import BlueprintRequest, BlueprintView, BuildLogView
+from benchyard.client.resources.blueprints import Blueprints
+from benchyard.client.resources.devboxes import Devbox, Devboxes
+from benchyard.models.blueprints import BlueprintRequest, BlueprintView
 from benchyard.models.devboxes import DevboxRequest
 
 
-class Blueprint(VerbGroup[S]):
+class Blueprint(NounObject[S]):
     """A blueprint: the description of an image's build, and the image; devboxes start from it."""
 
-    def __init__(self, session: S, id: str) -> None:
-        super().__init__(session)
-        self.id = id
-
-    def __repr__(self) -> str:
-        return f"<Blueprint {self.id}>"
-
-    @call
-    def get_info(self) -> Steps[BlueprintView]:
-        """Return its present state."""
-        return (yield from blueprints.get(self.id))
-
-    @call
-    def logs(self) -> Steps[BuildLogView]:
-        """Return the log of its build so far."""
-        return (yield from blueprints.logs(self.id))
-
-    @call
-    def delete(self) -> Steps[None]:
-        """Remove it; devboxes that stand on it go on."""
-        yield from blueprints.delete(self.id)
+    get_info = bound(Blueprints.get)
+    logs = bound(Blueprints.log)
+    delete = bound(Blueprints.delete)
 
     @call
     def create_devbox(
@@ -43,7 +25,7 @@ class Blueprint(VerbGroup[S]):
     ) -> Steps[Devbox[S]]:
         """Make a devbox from it, and wait until the devbox runs."""
         request = request_of(DevboxRequest, {**fields, "blueprint_id": self.id})
-        view = yield from devboxes.create_running_devbox(request, timeout)
+        view = yield from Devboxes(self.session).create_and_await_running.steps(request, timeout)
         return Devbox(self.session, view.id)
 
 
@@ -55,8 +37,9 @@ class BlueprintOps(VerbGroup[S]):
         self, *, timeout: float | None = None, **fields: Unpack[BlueprintFields]
     ) -> Steps[Blueprint[S]]:
         """Build a blueprint and wait for it; raises BuildFailed."""
-        view = yield from blueprints.create(request_of(BlueprintRequest, fields))
-        yield from blueprints.await_built(view.id, timeout)
+        group = Blueprints(self.session)
+        view = yield from group.create.steps(request_of(BlueprintRequest, fields))
+        yield from group.wait.steps(view.id, timeout)
         return Blueprint(self.session, view.id)
 
     def from_id(self, blueprint_id: str) -> Blueprint[S]:

@@ -13,8 +13,7 @@ from benchyard.client.request_fields import (
     SnapshotPageFields,
     request_of,
 )
-from benchyard.client.resources import devboxes
-from benchyard.client.resources.devboxes import Devbox, Snapshot
+from benchyard.client.resources.devboxes import Devbox, Devboxes, Snapshot
 from benchyard.client.sessions import AsyncSession, SyncSession
 from benchyard.models.devboxes import DevboxRequest, DevboxView
 from benchyard.models.snapshots import SnapshotView
@@ -57,7 +56,7 @@ class DevboxOps(VerbGroup[S]):
 
     def _made(self, fields: Mapping[str, Any], timeout: float | None) -> Steps[Devbox[S]]:
         request = request_of(DevboxRequest, fields)
-        view = yield from devboxes.create_running_devbox(request, timeout)
+        view = yield from Devboxes(self.session).create_and_await_running.steps(request, timeout)
         return Devbox(self.session, view.id)
 
 

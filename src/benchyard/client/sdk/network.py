@@ -2,47 +2,23 @@
 
 from typing import Unpack
 
-from benchyard.client.listings import ListingSpec, all_items
-from benchyard.client.methods import S, VerbGroup, call
-from benchyard.client.operations import Request, Steps, at, fetch
-from benchyard.client.request_fields import GatewayChanges, GatewayFields, GatewayPageFields, body_of
+from benchyard.client.methods import NounObject, S, VerbGroup, bound, call
+from benchyard.client.operations import Steps
+from benchyard.client.request_fields import GatewayFields, GatewayPageFields
 from benchyard.client.resources.network import (
-    GATEWAY_CONFIGS_PATH,
-    POLICIES_PATH,
+    GatewayConfigs,
+    NetworkPolicies,
     PolicyFields,
     PolicyPageFields,
 )
-from benchyard.models.gateway_configs import GatewayConfigView
-from benchyard.models.network_policies import NetworkPolicyView
 
 
-class NetworkPolicy(VerbGroup[S]):
+class NetworkPolicy(NounObject[S]):
     """A network policy: a named set of rules on what devboxes may reach."""
 
-    def __init__(self, session: S, id: str) -> None:
-        super().__init__(session)
-        self.id = id
-
-    def __repr__(self) -> str:
-        return f"<NetworkPolicy {self.id}>"
-
-    @call
-    def get_info(self) -> Steps[NetworkPolicyView]:
-        """Return its present state."""
-        return (yield from fetch(Request("GET", at(POLICIES_PATH + "/{}", self.id)), NetworkPolicyView))
-
-    @call
-    def update(self, **fields: Unpack[PolicyFields]) -> Steps[NetworkPolicyView]:
-        """Change the given fields; existing devboxes stay as they are."""
-        request = Request("POST", at(POLICIES_PATH + "/{}", self.id), json=body_of(fields))
-        return (yield from fetch(request, NetworkPolicyView))
-
-    @call
-    def delete(self) -> Steps[NetworkPolicyView]:
-        """Remove it; existing devboxes stay as they are."""
-        return (
-            yield from fetch(Request("POST", at(POLICIES_PATH + "/{}/delete", self.id)), NetworkPolicyView)
-        )
+    get_info = bound(NetworkPolicies.retrieve)
+    update = bound(NetworkPolicies.update)
+    delete = bound(NetworkPolicies.delete)
 
 
 class NetworkPolicyOps(VerbGroup[S]):
@@ -51,7 +27,7 @@ class NetworkPolicyOps(VerbGroup[S]):
     @call
     def create(self, **fields: Unpack[PolicyFields]) -> Steps[NetworkPolicy[S]]:
         """Make a network policy; raises UsageError if the name is taken."""
-        view = yield from fetch(Request("POST", POLICIES_PATH, json=body_of(fields)), NetworkPolicyView)
+        view = yield from NetworkPolicies(self.session).create.steps(**fields)
         return NetworkPolicy(self.session, view.id)
 
     def from_id(self, network_policy_id: str) -> NetworkPolicy[S]:
@@ -61,41 +37,16 @@ class NetworkPolicyOps(VerbGroup[S]):
     @call
     def list(self, **query: Unpack[PolicyPageFields]) -> Steps[list[NetworkPolicy[S]]]:
         """List network policies, newest first; all, or at most `limit`."""
-        views = yield from all_items(ListingSpec(POLICIES_PATH, "network_policies", NetworkPolicyView, query))
+        views = yield from NetworkPolicies(self.session).list.steps(**query)
         return [NetworkPolicy(self.session, view.id) for view in views]
 
 
-class GatewayConfig(VerbGroup[S]):
+class GatewayConfig(NounObject[S]):
     """An HTTP API that devboxes reach with a key that they never see."""
 
-    def __init__(self, session: S, id: str) -> None:
-        super().__init__(session)
-        self.id = id
-
-    def __repr__(self) -> str:
-        return f"<GatewayConfig {self.id}>"
-
-    @call
-    def get_info(self) -> Steps[GatewayConfigView]:
-        """Return its present state."""
-        return (
-            yield from fetch(Request("GET", at(GATEWAY_CONFIGS_PATH + "/{}", self.id)), GatewayConfigView)
-        )
-
-    @call
-    def update(self, **changes: Unpack[GatewayChanges]) -> Steps[GatewayConfigView]:
-        """Change it; devboxes that have it keep its former fields."""
-        request = Request("POST", at(GATEWAY_CONFIGS_PATH + "/{}", self.id), json=body_of(changes))
-        return (yield from fetch(request, GatewayConfigView))
-
-    @call
-    def delete(self) -> Steps[GatewayConfigView]:
-        """Delete it; devboxes that have it keep it."""
-        return (
-            yield from fetch(
-                Request("POST", at(GATEWAY_CONFIGS_PATH + "/{}/delete", self.id)), GatewayConfigView
-            )
-        )
+    get_info = bound(GatewayConfigs.retrieve)
+    update = bound(GatewayConfigs.update)
+    delete = bound(GatewayConfigs.delete)
 
 
 class GatewayConfigOps(VerbGroup[S]):
@@ -104,9 +55,7 @@ class GatewayConfigOps(VerbGroup[S]):
     @call
     def create(self, **fields: Unpack[GatewayFields]) -> Steps[GatewayConfig[S]]:
         """Make a gateway config; raises UsageError if the name is taken."""
-        view = yield from fetch(
-            Request("POST", GATEWAY_CONFIGS_PATH, json=body_of(fields)), GatewayConfigView
-        )
+        view = yield from GatewayConfigs(self.session).create.steps(**fields)
         return GatewayConfig(self.session, view.id)
 
     def from_id(self, gateway_config_id: str) -> GatewayConfig[S]:
@@ -116,7 +65,5 @@ class GatewayConfigOps(VerbGroup[S]):
     @call
     def list(self, **query: Unpack[GatewayPageFields]) -> Steps[list[GatewayConfig[S]]]:
         """List gateway configs, newest first; all, or at most `limit`."""
-        views = yield from all_items(
-            ListingSpec(GATEWAY_CONFIGS_PATH, "gateway_configs", GatewayConfigView, query)
-        )
+        views = yield from GatewayConfigs(self.session).list.steps(**query)
         return [GatewayConfig(self.session, view.id) for view in views]

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, Self, Unpack
 
-from benchyard.client.listings import ListingSpec, all_items
-from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.methods import NounObject, S, VerbGroup, bound, call
 from benchyard.client.operations import Steps
 from benchyard.client.request_fields import (
     Loose,
@@ -15,15 +14,11 @@ from benchyard.client.request_fields import (
     ScenarioRunFields,
     ScenarioRunOptions,
 )
-from benchyard.client.resources import runs, scenarios
+from benchyard.client.resources.scenarios import Scenarios, Scorers
 from benchyard.client.sdk.runs import ScenarioRun
 from benchyard.errors import UsageError
 from benchyard.models.scenarios import (
-    CustomScorerView,
     IsolationChoice,
-    ScenarioEnvironment,
-    ScenarioView,
-    ScorerTrialView,
     ValidationType,
 )
 
@@ -222,39 +217,26 @@ class ScenarioRecipe(ScoringSteps, EnvironmentSteps):
         return self
 
 
-class Scenario(VerbGroup[S]):
+class Scenario(NounObject[S]):
     """A scenario: a problem, the devbox to work on it, and the rules for grading the result."""
 
-    def __init__(self, session: S, id: str) -> None:
-        super().__init__(session)
-        self.id = id
-
-    def __repr__(self) -> str:
-        return f"<Scenario {self.id}>"
-
-    @call
-    def get_info(self) -> Steps[ScenarioView]:
-        """Return its present state."""
-        return (yield from scenarios.get_scenario(self.id))
-
-    @call
-    def update(self, **changes: Unpack[ScenarioChanges]) -> Steps[ScenarioView]:
-        """Change it: None leaves a field as it is, an empty value clears it."""
-        return (yield from scenarios.update_scenario(self.id, changes))
+    get_info = bound(Scenarios.retrieve)
+    update = bound(Scenarios.update)
 
     @call
     def run(
         self, *, timeout: float | None = None, **options: Unpack[ScenarioRunOptions]
     ) -> Steps[ScenarioRun[S]]:
         """Start a run and wait until its devbox runs; raises StartFailed if it never will."""
+        group = Scenarios(self.session)
         fields: ScenarioRunFields = {**options, "scenario_id": self.id}
-        view = yield from runs.start_and_await_env_ready(fields, timeout)
+        view = yield from group.start_run_and_await_env_ready.steps(timeout=timeout, **fields)
         return ScenarioRun(self.session, view.id, view.devbox_id)
 
     @call
     def run_async(self, **options: Unpack[ScenarioRunOptions]) -> Steps[ScenarioRun[S]]:
         """Start a run and return at once; its devbox comes up meanwhile."""
-        view = yield from runs.start_scenario_run({**options, "scenario_id": self.id})
+        view = yield from Scenarios(self.session).start_run.steps(**options, scenario_id=self.id)
         return ScenarioRun(self.session, view.id, view.devbox_id)
 
 
@@ -272,16 +254,15 @@ class ScenarioBuilder(VerbGroup[S], ScenarioRecipe):
         Each call makes a further scenario, as in the original SDK; with `update`, the newest scenario of this
         name is changed instead, if there is one.
         """
+        group = Scenarios(self.session)
         fields = self.build()
         if update:
-            query: ScenarioPageFields = {"name": self.name}
-            named = yield from all_items(ListingSpec("/v1/scenarios", "scenarios", ScenarioView, query))
+            named = yield from group.list.steps(name=self.name)
             known = next((each for each in named if each.name == self.name), None)
             if known is not None:
-                changed = yield from scenarios.update_scenario(known.id, ScenarioChanges(**fields))
+                changed = yield from group.update.steps(known.id, **ScenarioChanges(**fields))
                 return Scenario(self.session, changed.id)
-        view = yield from scenarios.create_scenario(fields)
-        return Scenario(self.session, view.id)
+        return Scenario(self.session, (yield from group.create.steps(**fields)).id)
 
 
 class ScenarioOps(VerbGroup[S]):
@@ -298,41 +279,21 @@ class ScenarioOps(VerbGroup[S]):
     @call
     def create(self, **fields: Unpack[ScenarioFields]) -> Steps[Scenario[S]]:
         """Make a scenario of these fields."""
-        return Scenario(self.session, (yield from scenarios.create_scenario(fields)).id)
+        return Scenario(self.session, (yield from Scenarios(self.session).create.steps(**fields)).id)
 
     @call
     def list(self, **query: Unpack[ScenarioPageFields]) -> Steps[list[Scenario[S]]]:
         """List the server's own scenarios, newest first; all, or at most `limit`."""
-        views = yield from all_items(ListingSpec("/v1/scenarios", "scenarios", ScenarioView, query))
+        views = yield from Scenarios(self.session).list.steps(**query)
         return [Scenario(self.session, view.id) for view in views]
 
 
-class Scorer(VerbGroup[S]):
+class Scorer(NounObject[S]):
     """A custom scorer: a bash script that scenarios name by its type."""
 
-    def __init__(self, session: S, id: str) -> None:
-        super().__init__(session)
-        self.id = id
-
-    def __repr__(self) -> str:
-        return f"<Scorer {self.id}>"
-
-    @call
-    def get_info(self) -> Steps[CustomScorerView]:
-        """Return its present state."""
-        return (yield from scenarios.get_scorer(self.id))
-
-    @call
-    def update(self, type: str, bash_script: str) -> Steps[CustomScorerView]:
-        """Change its type and script; scored runs keep their scores."""
-        return (yield from scenarios.update_scorer(self.id, type, bash_script))
-
-    @call
-    def validate(
-        self, scoring_context: Any, environment_parameters: ScenarioEnvironment | Loose | None = None
-    ) -> Steps[ScorerTrialView]:
-        """Try it with this context in a devbox that is made for it."""
-        return (yield from scenarios.validate_scorer(self.id, scoring_context, environment_parameters))
+    get_info = bound(Scorers.retrieve)
+    update = bound(Scorers.update)
+    validate = bound(Scorers.validate)
 
 
 class ScorerOps(VerbGroup[S]):
@@ -341,7 +302,8 @@ class ScorerOps(VerbGroup[S]):
     @call
     def create(self, type: str, bash_script: str) -> Steps[Scorer[S]]:
         """Register a bash script as a type of scorer; raises UsageError if the type is taken."""
-        return Scorer(self.session, (yield from scenarios.create_scorer(type, bash_script)).id)
+        view = yield from Scorers(self.session).create.steps(type, bash_script)
+        return Scorer(self.session, view.id)
 
     def from_id(self, scorer_id: str) -> Scorer[S]:
         """Return the custom scorer of that id, without a request to the server."""
@@ -350,5 +312,5 @@ class ScorerOps(VerbGroup[S]):
     @call
     def list(self, **query: Unpack[PageFields]) -> Steps[list[Scorer[S]]]:
         """List custom scorers, newest first; all, or at most `limit`."""
-        views = yield from all_items(ListingSpec("/v1/scenarios/scorers", "scorers", CustomScorerView, query))
+        views = yield from Scorers(self.session).list.steps(**query)
         return [Scorer(self.session, view.id) for view in views]

@@ -2,7 +2,7 @@
 
 from benchyard.client.methods import S, VerbGroup, call
 from benchyard.client.operations import Steps
-from benchyard.client.resources import secrets
+from benchyard.client.resources.secrets import Secrets
 from benchyard.models.secrets import SecretView
 
 
@@ -21,17 +21,17 @@ class Secret(VerbGroup[S]):
     @call
     def get_info(self) -> Steps[SecretView]:
         """Return its id and the times of its creation and last change; raises NotFound."""
-        return (yield from secrets.get(self.name))
+        return (yield from Secrets(self.session).get.steps(self.name))
 
     @call
     def update(self, value: str) -> Steps[SecretView]:
         """Change its value; raises NotFound."""
-        return (yield from secrets.update(self.name, value))
+        return (yield from Secrets(self.session).update.steps(self.name, value))
 
     @call
     def delete(self) -> Steps[None]:
         """Remove it; raises NotFound."""
-        yield from secrets.delete(self.name)
+        yield from Secrets(self.session).delete.steps(self.name)
 
 
 class SecretOps(VerbGroup[S]):
@@ -40,7 +40,7 @@ class SecretOps(VerbGroup[S]):
     @call
     def create(self, name: str, value: str) -> Steps[Secret[S]]:
         """Make a secret; raises UsageError if the name is taken."""
-        view = yield from secrets.create(name, value)
+        view = yield from Secrets(self.session).create.steps(name, value)
         return Secret(self.session, view.name, view.id)
 
     def from_name(self, name: str) -> Secret[S]:
@@ -50,16 +50,18 @@ class SecretOps(VerbGroup[S]):
     @call
     def update(self, secret: Secret[S] | str, value: str) -> Steps[Secret[S]]:
         """Change the value of a secret; raises NotFound."""
-        view = yield from secrets.update(secret if isinstance(secret, str) else secret.name, value)
+        name = secret if isinstance(secret, str) else secret.name
+        view = yield from Secrets(self.session).update.steps(name, value)
         return Secret(self.session, view.name, view.id)
 
     @call
     def delete(self, secret: Secret[S] | str) -> Steps[None]:
         """Remove a secret; raises NotFound."""
-        yield from secrets.delete(secret if isinstance(secret, str) else secret.name)
+        name = secret if isinstance(secret, str) else secret.name
+        yield from Secrets(self.session).delete.steps(name)
 
     @call
     def list(self, limit: int | None = None) -> Steps[list[Secret[S]]]:
         """List secrets; all, or at most `limit`."""
-        views = yield from secrets.list_secrets()
+        views = yield from Secrets(self.session).list.steps()
         return [Secret(self.session, view.name, view.id) for view in views[:limit]]

@@ -9,10 +9,10 @@ from typing import Unpack
 
 from benchyard.client.bodies import Source
 from benchyard.client.listings import ListingSpec, all_items
-from benchyard.client.methods import S, VerbGroup, call
+from benchyard.client.methods import NounObject, S, VerbGroup, bound, call
 from benchyard.client.operations import Steps
 from benchyard.client.request_fields import ObjectFields, ObjectPageFields, request_of
-from benchyard.client.resources import objects
+from benchyard.client.resources.objects import Objects
 from benchyard.errors import UsageError
 from benchyard.models.objects import ContentType, ObjectDownloadView, ObjectRequest, ObjectView
 
@@ -34,57 +34,50 @@ BY_SUFFIX: Mapping[str, ContentType] = {
 }
 
 
-class StorageObject(VerbGroup[S]):
+class StorageObject(NounObject[S]):
     """A stored file."""
 
     def __init__(self, session: S, id: str, upload_url: str | None = None) -> None:
-        super().__init__(session)
-        self.id = id
+        super().__init__(session, id)
         self.upload_url = upload_url
         """Signed link for the upload of its bytes; None once it is complete."""
 
-    def __repr__(self) -> str:
-        return f"<StorageObject {self.id}>"
-
-    @call
-    def refresh(self) -> Steps[ObjectView]:
-        """Return its present state."""
-        return (yield from objects.get(self.id))
+    refresh = bound(Objects.get)
+    delete = bound(Objects.delete)
 
     @call
     def upload_content(self, content: str | bytes | Iterable[bytes]) -> Steps[None]:
         """Upload its bytes; call `complete` when all are uploaded."""
-        view = yield from objects.get(self.id)
+        view = yield from self.refresh.steps()
         if view.upload_url is None:
             raise UsageError(f"object {self.id} is complete: make another one with `storage_object.create`")
-        yield from objects.put(view, _bytes(content))
+        yield from Objects(self.session).put.steps(view, _bytes(content))
 
     @call
     def complete(self) -> Steps[ObjectView]:
         """Mark it as completely uploaded; it never changes after that."""
-        view = yield from objects.complete(self.id)
+        view = yield from Objects(self.session).complete.steps(self.id)
         self.upload_url = None
         return view
 
     @call
     def get_download_url(self, *, duration_seconds: int | None = None) -> Steps[ObjectDownloadView]:
         """Return a link to it that works for a while, for anybody who has the link."""
-        return (yield from objects.download_link(self.id, duration_seconds))
+        return (yield from Objects(self.session).link.steps(self.id, duration_seconds))
 
     @call
     def download_as_bytes(self, *, duration_seconds: int | None = None) -> Steps[bytes]:
         """Return its bytes; use `api.objects.download` for objects larger than memory."""
-        return (yield from _content(self.id, duration_seconds))
+        held = io.BytesIO()
+        group = Objects(self.session)
+        yield from group.download.steps(self.id, held, duration_seconds=duration_seconds)
+        return held.getvalue()
 
     @call
     def download_as_text(self, *, duration_seconds: int | None = None) -> Steps[str]:
         """Return its content as text."""
-        return (yield from _content(self.id, duration_seconds)).decode(errors="replace")
-
-    @call
-    def delete(self) -> Steps[ObjectView]:
-        """Remove it."""
-        return (yield from objects.delete(self.id))
+        content = yield from self.download_as_bytes.steps(duration_seconds=duration_seconds)
+        return content.decode(errors="replace")
 
     def as_build_context(self) -> dict[str, str]:
         """Return it in the form of a blueprint's `build_context`."""
@@ -97,7 +90,7 @@ class StorageObjectOps(VerbGroup[S]):
     @call
     def create(self, **fields: Unpack[ObjectFields]) -> Steps[StorageObject[S]]:
         """Make an object; its bytes follow by `upload_content` and `complete`."""
-        view = yield from objects.create(request_of(ObjectRequest, fields))
+        view = yield from Objects(self.session).create.steps(request_of(ObjectRequest, fields))
         return StorageObject(self.session, view.id, view.upload_url)
 
     def from_id(self, object_id: str) -> StorageObject[S]:
@@ -187,14 +180,8 @@ class StorageObjectOps(VerbGroup[S]):
             "metadata": metadata,
             "ttl_ms": int(ttl.total_seconds() * 1000) if ttl else None,
         }
-        view = yield from objects.upload(source, request_of(ObjectRequest, fields))
+        view = yield from Objects(self.session).upload.steps(source, request_of(ObjectRequest, fields))
         return StorageObject(self.session, view.id)
-
-
-def _content(id: str, duration_seconds: int | None) -> Steps[bytes]:
-    held = io.BytesIO()
-    yield from objects.fetch_content(id, held, duration_seconds)
-    return held.getvalue()
 
 
 def _bytes(content: str | bytes | Iterable[bytes]) -> bytes:

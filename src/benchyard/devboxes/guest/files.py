@@ -96,7 +96,7 @@ def create_fresh(path: str, flags: int, mode: int, parent: int | None = None) ->
             return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=parent)
         except FileExistsError:
             continue
-    raise OSError(errno.EEXIST, "another file is put in its place again and again", path)
+    raise OSError(errno.EEXIST, "it is replaced by another file again and again", path)
 
 
 _MODE = 0o755

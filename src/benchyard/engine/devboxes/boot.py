@@ -32,6 +32,7 @@ from benchyard.errors import (
     TooLarge,
     UsageError,
     from_os,
+    message_of,
 )
 from benchyard.hosts.host import ExecRequest, StartRequest
 from benchyard.models.devboxes import Devbox, DevboxStatus
@@ -77,7 +78,9 @@ async def prepare_step(tools: EngineContext, devbox: Devbox, number: int, step: 
 async def _prepare_files(tools: EngineContext, devbox: Devbox, id: str, step: StepSetup) -> str | None:
     user = _ROOT if step.as_root else None
     purpose = devbox.purpose
-    directory = (purpose and (purpose.working_directory or purpose.home)) or await _step_home(tools, devbox)
+    directory = purpose and (purpose.working_directory or purpose.home)
+    if not directory:
+        directory = await home_of(tools, devbox.id, devbox.launch_parameters.username)
     files = f"{id}-files"
     if step.files and not await _is_known(tools, devbox, files):
         mount = ObjectMount(object_id=step.files, object_path=directory)
@@ -98,11 +101,6 @@ async def _is_known(tools: EngineContext, devbox: Devbox, id: str) -> bool:
         return (await tools.host.execution(devbox.id, id)).exit_status == 0
     except NotFound:
         return False
-
-
-async def _step_home(tools: EngineContext, devbox: Devbox) -> str:
-    user = devbox.launch_parameters.user_parameters
-    return await home_of(tools, devbox.id, user.username if user else "user")
 
 
 _LINK_COMMANDS = """\
@@ -128,18 +126,16 @@ async def link_agent_commands(tools: EngineContext, devbox: Devbox, request: Sta
     folders = [next(iter(agent.shown)) for agent in devbox.agents if agent.is_package]
     if not folders or devbox.boot:
         return None
-    capabilities, _ = tools.host.report()
     step = ExecRequest(
         id=f"setup-{devbox.boot}-agents",
         argv=("/bin/sh", "-c", _LINK_COMMANDS, "sh", *folders),
         cwd="/",
-        user="root" if Capability.USERS in capabilities else request.user,
+        user="root" if Capability.USERS in tools.host.capabilities else request.user,
     )
     failure = await run_step(tools, devbox.id, step)
     return failure and f"the commands of agents could not be put into PATH: {failure}"
 
 
-DEFAULT_USER = "user"
 SCORING_KIND = "scoring"
 """Kind of images that serve a scoring; they are in no list."""
 FINAL_KIND = "final"
@@ -153,23 +149,20 @@ async def boot(tools: EngineContext, devbox_id: str, prerequisites: Prerequisite
     devbox = await tools.live_devboxes.get(devbox_id)
     try:
         devbox = await prerequisites.provide(devbox)
-        request = await retry_store(partial(start_request, tools, devbox))
+        request = await retry_store(start_request, tools, devbox)
         await note_given_values(tools, devbox, [request.env[name] for name in devbox.secrets])
         await tools.host.start(request)
         await egress.open_door(tools, devbox)
     except (BuildFailed, InstallFailed) as error:
         tools.note(devbox_id, "setup_commands", error.message, level="error")
         return Move(DevboxStatus.FAILURE, failure="execution_failed", detail=error.message)
-    except BenchyardError as error:
-        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=error.message)
-    except OSError as error:
-        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=from_os(error).message)
+    except (BenchyardError, OSError) as error:
+        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=message_of(error))
     try:
         failure = await _prepare(tools, devbox, request)
     except (StoreError, OSError) as error:
         # A full disk is not the fault of the prepared files and commands.
-        told = from_os(error).message if isinstance(error, OSError) else error.message
-        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=told)
+        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=message_of(error))
     except BenchyardError as error:
         failure = error.message
     if failure:
@@ -202,7 +195,7 @@ async def start_request(tools: EngineContext, devbox: Devbox) -> StartRequest:
         image=devbox.image,
         network=plan.network,
         limits=_limits(tools, devbox),
-        user=user.username if user else DEFAULT_USER,
+        user=launch.username,
         uid=user.uid if user else None,
         env={**plan.variables(), **devbox.environment_variables, **secrets},
         mounts=shown_mounts(devbox),
@@ -255,7 +248,7 @@ async def _doors(tools: EngineContext, devbox: Devbox, request: StartRequest) ->
         doors = await open_doors(tools.opener, tools.host, devbox)
     except BenchyardError as error:
         return _failure_of_boot(tools, devbox, f"a gateway could not be opened: {error.message}")
-    await retry_store(partial(tools.live_devboxes.change, devbox.id, partial(with_open_doors, doors)))
+    await retry_store(tools.live_devboxes.change, devbox.id, partial(with_open_doors, doors))
     return None
 
 
@@ -266,8 +259,7 @@ async def _working_directory(tools: EngineContext, devbox: Devbox, request: Star
         return None
     if await tools.host.rooms.make_folders(devbox.id, [NewFolder(path, owner=request.user, only_new=True)]):
         return None
-    capabilities, _ = tools.host.report()
-    owner = f"{request.user}:" if Capability.USERS in capabilities else ""
+    owner = f"{request.user}:" if Capability.USERS in tools.host.capabilities else ""
     script = '[ -d "$1" ] || { mkdir -p -- "$1" && { [ -z "$2" ] || chown -- "$2" "$1"; }; }'
     step = ExecRequest(
         id=f"setup-{devbox.boot}-directory",
@@ -290,7 +282,8 @@ async def _remember_start(tools: EngineContext, devbox: Devbox, user: str) -> No
         tools.live_devboxes.change, devbox.id, lambda record: record.model_copy(update={"purpose": purpose})
     )
     await retry_store(noted)
-    await tools.host.rooms.mark(devbox.id)
+    if not purpose.is_marked_later:
+        await tools.host.rooms.mark(devbox.id)
     if devbox.purpose.keeps_start:
         await tools.host.snapshot(devbox.id, devbox.id + PRISTINE, SCORING_KIND)
 
@@ -318,7 +311,9 @@ async def _write_file(tools: EngineContext, devbox: Devbox, command: str) -> boo
             return False
         await write_content(descriptor, file.path, file.content)
     except (UsageError, NotFound, DevboxError) as error:
-        tools.note(devbox.id, "setup_commands", f"{file.path} is left to a command: {error.message}")
+        tools.note(
+            devbox.id, "setup_commands", f"{file.path} is written by a command instead: {error.message}"
+        )
         return False
     tools.note(devbox.id, "setup_commands", f"wrote {file.path}")
     return True

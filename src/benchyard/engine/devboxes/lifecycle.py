@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from benchyard.engine.background import retry_store
+from benchyard.engine.background import devbox_key, retry_store, snapshot_key_prefix
 from benchyard.engine.clock import now_ms
-from benchyard.engine.context import EngineContext, devbox_key, snapshot_key_prefix
+from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes import services
 from benchyard.engine.devboxes.boot import PRISTINE, after_boot, boot
 from benchyard.engine.devboxes.commands import run_step, suspend_id
@@ -116,14 +116,14 @@ class Lifecycle:
             told = "the server made a mistake; its log tells which"
             move = Move(_S.FAILURE, failure="health_check_failed", detail=told)
         if move.status is not _S.RUNNING:
-            await retry_store(partial(self.end, devbox_id, move))
+            await retry_store(self.end, devbox_id, move)
             return
         # A conflict: the devbox was ended while it came up, and its end cleans up.
         with contextlib.suppress(Conflict):
             await self._note(devbox_id, lambda record: after_boot(record, move))
 
     async def _note(self, devbox_id: str, change: Callable[[Devbox], Devbox]) -> None:
-        await retry_store(partial(self._tools.live_devboxes.change, devbox_id, change))
+        await retry_store(self._tools.live_devboxes.change, devbox_id, change)
 
     async def _rest(self, devbox_id: str, *, is_over: bool = False) -> None:
         if not is_over:
@@ -138,9 +138,16 @@ class Lifecycle:
                 await self._tools.doors.close(devbox_id)
         except BenchyardError as error:
             failure = Move(_S.FAILURE, failure="health_check_failed", detail=error.message)
-            await retry_store(partial(self.end, devbox_id, failure))
+            await retry_store(self.end, devbox_id, failure)
             return
-        await self._note(devbox_id, _to_suspended)
+        await self._note(
+            devbox_id,
+            lambda record: (
+                record
+                if record.status is _S.SUSPENDED
+                else record_after_move(record, Move(_S.SUSPENDED), now_ms())
+            ),
+        )
 
     async def _run_hooks(self, devbox: Devbox) -> None:
         lifecycle = devbox.launch_parameters.lifecycle
@@ -176,9 +183,3 @@ class Lifecycle:
                 await asyncio.sleep(RELEASE_SECONDS)
             else:
                 return
-
-
-def _to_suspended(devbox: Devbox) -> Devbox:
-    if devbox.status is _S.SUSPENDED:
-        return devbox
-    return record_after_move(devbox, Move(_S.SUSPENDED), now_ms())

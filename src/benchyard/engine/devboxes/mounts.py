@@ -1,7 +1,6 @@
 """Puts files, objects and repositories into a devbox before it runs; all unpacking happens inside it."""
 
 import shlex
-from functools import partial
 
 from benchyard.engine.background import retry_store
 from benchyard.engine.context import EngineContext
@@ -31,19 +30,18 @@ async def put_mount(tools: EngineContext, devbox: Devbox, index: int, mount: Mou
     """Put one mount into a devbox; returns why it failed, or None. Errors of the host pass through."""
     step = f"setup-{devbox.boot}-mount-{index}"
     if isinstance(mount, FileMount):
-        await _put_file(tools, devbox, mount)
+        descriptor = await _open(tools, devbox.id, mount.target)
+        size = await write_pieces(descriptor, mount.target, iter([mount.content.encode()]))
+        tools.note(devbox.id, "files", f"mounted {size} bytes at {mount.target}")
         return None
     if isinstance(mount, ObjectMount):
         return await put_object(tools, devbox, mount, step)
     if isinstance(mount, CodeMount):
-        return await _put_code(tools, devbox, mount, step)
+        for request in code_requests(tools, mount, step):
+            if failure := await run_step(tools, devbox.id, request):
+                return failure
+        return None
     raise UsageError(f"{mount.type} is not served yet")
-
-
-async def _put_file(tools: EngineContext, devbox: Devbox, mount: FileMount) -> None:
-    descriptor = await _open(tools, devbox.id, mount.target)
-    size = await write_pieces(descriptor, mount.target, iter([mount.content.encode()]))
-    tools.note(devbox.id, "files", f"mounted {size} bytes at {mount.target}")
 
 
 async def _open(tools: EngineContext, devbox_id: str, path: str) -> int:
@@ -58,7 +56,7 @@ async def put_object(
     tools: EngineContext, devbox: Devbox, mount: ObjectMount, step: str, user: str | None = None
 ) -> str | None:
     """Put an object into a devbox, unpacked if it is an archive; returns why it failed, or None."""
-    record, content = await retry_store(partial(tools.objects.content, mount.object_id))
+    record, content = await retry_store(tools.objects.content, mount.object_id)
     unpack = _UNPACK.get(record.content_type)
     # Relative paths start at the user's home, and so do commands.
     path = f".benchyard-{step}" if unpack else mount.object_path
@@ -70,13 +68,6 @@ async def put_object(
     command = unpack + '; BY_STATUS=$?; rm -f -- "$BY_ARCHIVE"; exit $BY_STATUS'
     env = {"BY_PATH": mount.object_path, "BY_ARCHIVE": path}
     return await run_step(tools, devbox.id, ExecRequest(id=step, command=command, env=env, user=user))
-
-
-async def _put_code(tools: EngineContext, devbox: Devbox, mount: CodeMount, step: str) -> str | None:
-    for request in code_requests(tools, mount, step):
-        if failure := await run_step(tools, devbox.id, request):
-            return failure
-    return None
 
 
 def code_requests(tools: EngineContext, mount: CodeMount, step: str) -> list[ExecRequest]:

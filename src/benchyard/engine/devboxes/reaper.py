@@ -96,7 +96,7 @@ class Reaper:
         """Act on the host's events as they come."""
         async for event in self._tools.host.events():
             try:
-                await retry_store(partial(self._on_event, event))
+                await retry_store(self._on_event, event)
             except (BenchyardError, OSError) as error:
                 _log.warning("could not act on the end of something in %s: %s", event.devbox_id, error)
 
@@ -144,16 +144,14 @@ class Reaper:
 
     async def _on_idle(self, devbox: Devbox) -> None:
         policy = devbox.launch_parameters.idle_policy
-        if policy is None or self._is_busy(devbox):
+        harmless = (entrypoint_id(devbox), PTY_PREFIX)
+        is_busy = any(not state.id.startswith(harmless) for state in self._tools.host.under_way(devbox.id))
+        if policy is None or is_busy:
             self.touch(devbox.id)
         elif policy.on_idle == "suspend":
             await self._lifecycle.suspend(devbox.id)
         else:
             await self._lifecycle.end(devbox.id, Move(_S.SHUTDOWN, shutdown="idle"))
-
-    def _is_busy(self, devbox: Devbox) -> bool:
-        kept = (entrypoint_id(devbox), PTY_PREFIX)
-        return any(not state.id.startswith(kept) for state in self._tools.host.under_way(devbox.id))
 
 
 def _failure(reason: str, detail: str) -> Move:

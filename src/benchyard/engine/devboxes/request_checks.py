@@ -29,7 +29,8 @@ _ARCHITECTURES = {"amd64": "x86_64", "aarch64": "arm64"}
 
 def check_request(request: DevboxRequest) -> None:
     """Refuse requests that cannot be served; raises UsageError, or NotYet naming the feature."""
-    _check_features(request)
+    if request.mcp:
+        raise NotYet(f"mcp is not served: {INSTEAD_OF_MCP}", feature="mcp")
     sources = [request.blueprint_id, request.blueprint_name, request.snapshot_id]
     if sum(source is not None for source in sources) > 1:
         raise UsageError("give at most one of blueprint_id, blueprint_name and snapshot_id")
@@ -81,11 +82,6 @@ def host_architecture() -> str:
     """Return this machine's architecture by its name in the API."""
     machine = platform.machine().lower()
     return _ARCHITECTURES.get(machine, machine)
-
-
-def _check_features(request: DevboxRequest) -> None:
-    if request.mcp:
-        raise NotYet(f"mcp is not served: {INSTEAD_OF_MCP}", feature="mcp")
 
 
 def check_launch(launch: LaunchParameters) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 from benchyard.engine.background import retry_store
 from benchyard.engine.context import EngineContext
@@ -34,13 +33,13 @@ async def note_given_values(tools: EngineContext, devbox: Devbox, values: Sequen
         return record.model_copy(update={"given": seal_values(tools.vault, [*known, *values])})
 
     if not set(values) <= set(values_of_devbox(tools.vault, devbox)):
-        await retry_store(partial(tools.live_devboxes.change, devbox.id, apply))
+        await retry_store(tools.live_devboxes.change, devbox.id, apply)
 
 
 async def scrubber_of(tools: EngineContext, devbox_id: str, more: Iterable[str] = ()) -> Scrubber:
     """Return a scrubber for a devbox's secrets, tokens and the keys behind them; `more` are names or ids."""
     try:
-        devbox = await retry_store(partial(tools.live_devboxes.get, devbox_id))
+        devbox = await retry_store(tools.live_devboxes.get, devbox_id)
     except NotFound:
         # A devbox in no list, for scoring or building.
         return Scrubber(await _current_values(tools, more))
@@ -56,7 +55,7 @@ async def _current_values(tools: EngineContext, names: Iterable[str]) -> list[st
     found = []
     for name in dict.fromkeys(names):
         try:
-            secret = await retry_store(partial(tools.secrets.find, name))
+            secret = await retry_store(tools.secrets.find, name)
         except NotFound:
             continue
         # Not retried: a secret sealed with another key stays unreadable.

@@ -1,11 +1,13 @@
 """Devboxes for the API: create, use, change, suspend and end."""
 
+import logging
 from types import TracebackType
 from typing import Self
 
 from benchyard.devboxes.base import Network
+from benchyard.engine.background import snapshot_key_prefix
 from benchyard.engine.clock import now_ms
-from benchyard.engine.context import Caller, EngineContext, snapshot_key_prefix
+from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.devboxes.lifecycle import Lifecycle
 from benchyard.engine.devboxes.reaper import Reaper
 from benchyard.engine.devboxes.request_checks import (
@@ -20,11 +22,11 @@ from benchyard.engine.devboxes.sizes import resources
 from benchyard.engine.devboxes.start_image import ImageResolver, Prerequisites, choose_services, merge_launch
 from benchyard.engine.devboxes.states import BOOTING, ENDED, SUSPENDED, Move, devbox_usage
 from benchyard.engine.devboxes.tunnel_rules import new_tunnel
-from benchyard.engine.network.egress import check_egress, check_phases, purpose_with_scorers
+from benchyard.engine.network.egress import check_egress, check_phases, purpose_with_scorers, require_gateway
 from benchyard.engine.network.gateway_configs import GatewayConfigs
-from benchyard.engine.network.gateway_doors import check_gateways
+from benchyard.engine.network.gateway_doors import check_gateways, open_doors, with_door
 from benchyard.engine.network.policies import NetworkPolicies
-from benchyard.errors import Conflict, NotFound, StillWaiting, UsageError
+from benchyard.errors import BenchyardError, Conflict, NotFound, StillWaiting, UsageError
 from benchyard.models.devboxes import (
     Devbox,
     DevboxChange,
@@ -34,12 +36,14 @@ from benchyard.models.devboxes import (
     StateTransition,
     WaitRequest,
 )
-from benchyard.models.gateway_configs import GatewayDoor
+from benchyard.models.gateway_configs import GatewayDoor, GatewayRequest, GatewayTokenView
 from benchyard.models.launch import AgentMount, CodeMount, Mount, ObjectMount
 
 HOLD_CREATE_SECONDS = 25.0
 HOLD_RESUME_SECONDS = 1.0
 HOLD_WAIT_SECONDS = 30.0
+
+_log = logging.getLogger(__name__)
 
 
 class Devboxes:
@@ -173,6 +177,41 @@ class Devboxes:
         """Restart the idle clock."""
         await self.running(devbox_id)
 
+    async def open_gateway(self, devbox_id: str, asked: Caller, request: GatewayRequest) -> GatewayTokenView:
+        """Open a door of a running devbox to an HTTP API; the same request again returns the same token.
+
+        Raises UsageError for a missing config or secret, and the errors of `running`.
+        """
+        devbox = await self.running(devbox_id)
+        if not any(door.id == asked.id for door in devbox.doors):
+            require_gateway(self._tools, devbox)
+            door = await self._gateways.door(asked.id, request)
+            door = door.model_copy(update={"request_hash": asked.request_hash})
+            opened = await self._tools.opener.opened(devbox_id, door)
+            devbox = await self._tools.live_devboxes.change(
+                devbox_id, lambda record: with_door(record, opened)
+            )
+        known = next(door for door in devbox.doors if door.id == asked.id)
+        if known.request_hash != asked.request_hash:
+            raise UsageError("this x-request-id was used with another body; send a new one")
+        return GatewayTokenView(
+            token=self._tools.vault.open(str(known.token)),
+            url=str(known.url),
+            devbox_id=devbox_id,
+            endpoint=known.endpoint,
+            gateway_config_id=known.gateway_config_id,
+            auth_mechanism=known.auth_mechanism,
+        )
+
+    async def reopen_doors(self) -> None:
+        """Reopen the doors of running devboxes to HTTP APIs; failures are written to the log."""
+        for devbox in self._tools.live_devboxes.live():
+            if devbox.status is DevboxStatus.RUNNING and devbox.doors:
+                try:
+                    await open_doors(self._tools.opener, self._tools.host, devbox)
+                except BenchyardError as error:
+                    _log.warning("a door of devbox %s could not be opened again: %s", devbox.id, error)
+
     async def usage(self, devbox_id: str) -> DevboxUsageView:
         """Return a devbox's use of cpu, memory and disk since it was created."""
         return devbox_usage(await self._tools.live_devboxes.get(devbox_id), now_ms())
@@ -187,7 +226,10 @@ class Devboxes:
             if isinstance(mount, AgentMount)
         ]
         doors = await self._doors(asked, request)
-        values = seal_values(self._tools.vault, await self._secrets(request))
+        try:
+            secrets = [await self._tools.secrets.value(name) for name in (request.secrets or {}).values()]
+        except NotFound as error:
+            raise UsageError(error.message, field="secrets") from error
         origin = await self._image_resolver.find(request)
         launch = merge_launch(origin.launch, request.launch_parameters)
         resources(launch)
@@ -216,7 +258,7 @@ class Devboxes:
             tunnel=new_tunnel(request.tunnel, launch, now) if request.tunnel else None,
             environment_variables=request.environment_variables or {},
             secrets=request.secrets or {},
-            given=values,
+            given=seal_values(self._tools.vault, secrets),
             entrypoint=request.entrypoint or None,
             mounts=mounts,
             agents=agents,
@@ -237,12 +279,6 @@ class Devboxes:
             # Refuse invalid headers and secrets now, not when the devbox comes up.
             await self._tools.opener.upstream(door)
         return doors
-
-    async def _secrets(self, request: DevboxRequest) -> list[str]:
-        try:
-            return [await self._tools.secrets.value(secret) for secret in (request.secrets or {}).values()]
-        except NotFound as error:
-            raise UsageError(error.message, field="secrets") from error
 
     async def _check(self, mount: Mount) -> Mount:
         if isinstance(mount, ObjectMount):

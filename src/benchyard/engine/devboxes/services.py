@@ -86,7 +86,7 @@ def _with(options: ServiceOptions, name: str, value: str, service: str) -> Servi
     if name == "--entrypoint":
         return replace(options, entrypoint=value)
     raise UsageError(
-        f"option {name[:100]} of service {service} means nothing here; there are: --health-cmd, "
+        f"option {name[:100]} of service {service} is not supported; known are: --health-cmd, "
         "--health-interval, --health-timeout, --health-retries, --health-start-period, --env, --user, "
         "--workdir, --entrypoint",
         field="services",
@@ -154,8 +154,7 @@ def main_of(devbox_id: str) -> str | None:
 
 def require_services(tools: EngineContext) -> None:
     """Raise NotSupported if this driver cannot run services beside a devbox."""
-    capabilities, _ = tools.host.report()
-    if not {Capability.SHARED_NETWORK, Capability.IMAGES} <= capabilities:
+    if not {Capability.SHARED_NETWORK, Capability.IMAGES} <= tools.host.capabilities:
         raise NotSupported("this server's driver cannot run services; use `native` or `container`")
 
 
@@ -185,19 +184,36 @@ def note_end(tools: EngineContext, devbox_id: str, detail: str) -> None:
 
 
 async def _start_one(tools: EngineContext, side: _Side) -> str | None:
+    reference = side.service.image
+    # A stand-in for the reference, else the image with that name, else one from its registry.
+    named = Aliases(tools.settings.data / "images").find(reference) or reference
     try:
-        image = await _image(tools, side.service.image)
+        try:
+            image = await tools.images.get(named)
+        except NotFound:
+            # The output of the pull is ignored: an error has the relevant part.
+            label = Label(reference.partition("@")[0])
+            image = await tools.builder.pull(reference, label, lambda _line: None)
     except ImageError as error:
         return (
-            f"its image {side.service.image!r} is not here and could not be pulled; import it, or let "
-            f"another stand in for it with `benchyard image alias {side.service.image} IMAGE`; "
-            f"{error.message}"
+            f"its image {reference!r} is not here and could not be pulled; import it, or let another stand "
+            f"in for it with `benchyard image alias {reference} IMAGE`; {error.message}"
         )
     options = parse_options(side.service.options or "", side.service.name)
     command = _command(image, options)
     if command is None:
-        return f"its image {side.service.image!r} says nothing about what to run; give it an --entrypoint"
-    await tools.host.start(_request(side, image, options))
+        return f"its image {reference!r} does not say what to run; give it an --entrypoint"
+    await tools.host.start(
+        StartRequest(
+            id=side.id,
+            image=image.id,
+            network=side.request.network,
+            limits=side.request.limits,
+            user="root",
+            env={**(side.service.env or {}), **options.env},
+            network_of=side.devbox.id if side.request.network is Network.NONE else None,
+        )
+    )
     user = (options.user or image.user or "root").partition(":")[0]
     state = await tools.host.exec(side.id, ExecRequest(id=side.run_id, command=command, user=user))
     try:
@@ -205,31 +221,6 @@ async def _start_one(tools: EngineContext, side: _Side) -> str | None:
             return await _await_ready(tools, side, state, options.health)
     except TimeoutError:
         return f"it was not ready after {options.health.patience:.0f} s{await _last_output(tools, state)}"
-
-
-async def _image(tools: EngineContext, reference: str) -> Image:
-    """Return the stand-in for a reference, else the image with that name, else pull it from its registry."""
-    named = Aliases(tools.settings.data / "images").find(reference) or reference
-    try:
-        return await tools.images.get(named)
-    except NotFound:
-        return await tools.builder.pull(reference, Label(reference.partition("@")[0]), _silent)
-
-
-def _silent(_line: str) -> None:
-    """Ignore the output of an engine's pull: an error has the relevant part."""
-
-
-def _request(side: _Side, image: Image, options: ServiceOptions) -> StartRequest:
-    return StartRequest(
-        id=side.id,
-        image=image.id,
-        network=side.request.network,
-        limits=side.request.limits,
-        user="root",
-        env={**(side.service.env or {}), **options.env},
-        network_of=side.devbox.id if side.request.network is Network.NONE else None,
-    )
 
 
 def _command(image: Image, options: ServiceOptions) -> str | None:

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from benchyard.engine.background import retry_store
+from benchyard.engine.background import retry_store, snapshot_key_prefix
 from benchyard.engine.clock import now_ms
-from benchyard.engine.context import Caller, EngineContext, snapshot_key_prefix
+from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.devboxes.states import BOOTING, ENDED
 from benchyard.errors import (
     BenchyardError,
@@ -18,10 +18,9 @@ from benchyard.errors import (
     NotFound,
     StillWaiting,
     UsageError,
-    from_os,
+    message_of,
 )
-from benchyard.hosts.cancellation import run_to_end
-from benchyard.models.devboxes import Devbox
+from benchyard.hosts.cancellation import run_to_end, wait_at_most
 from benchyard.models.snapshots import Snapshot, SnapshotRequest, SnapshotStatus
 from benchyard.store.collection import Collection
 
@@ -49,8 +48,10 @@ class Snapshots:
         """Begin a snapshot; the same request again returns the same one."""
         existing = await self.records.find(asked.id)
         devbox = await self._tools.live_devboxes.get(devbox_id)
-        if existing is None:
-            _check(devbox)
+        if existing is None and devbox.status in BOOTING:
+            raise StillWaiting(f"devbox {devbox.id} is still {devbox.status}; wait until it is running")
+        if existing is None and devbox.status in ENDED:
+            raise Conflict(f"devbox {devbox.id} has ended ({devbox.status}); its disk is gone")
         record = Snapshot(
             id=asked.id,
             create_time_ms=now_ms(),
@@ -64,8 +65,12 @@ class Snapshots:
         )
         snapshot, is_new = await self.records.insert_once(record)
         if is_new:
+
+            async def work() -> dict[str, object]:
+                return {"size_bytes": await self._tools.host.snapshot(devbox_id, snapshot.id)}
+
             key = snapshot_key_prefix(devbox_id) + snapshot.id
-            self._tools.work.start(key, partial(self._take, devbox_id, snapshot.id))
+            self._tools.work.start(key, partial(self._do, snapshot.id, work))
         return snapshot
 
     async def make(
@@ -175,29 +180,19 @@ class Snapshots:
                 await self.collect()
             except (BenchyardError, OSError) as error:
                 _log.warning("deleted snapshots could not be removed, will try again: %s", error)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(COLLECT_SECONDS):
-                    await self._deleted.wait()
-
-    async def _take(self, devbox_id: str, snapshot_id: str) -> None:
-        async def work() -> dict[str, object]:
-            return {"size_bytes": await self._tools.host.snapshot(devbox_id, snapshot_id)}
-
-        await self._do(snapshot_id, work)
+            await wait_at_most(COLLECT_SECONDS, self._deleted.wait())
 
     async def _do(self, snapshot_id: str, work: Callable[[], Awaitable[dict[str, object]]]) -> None:
         try:
-            found = await work()
+            facts = await work()
         except asyncio.CancelledError:
             await run_to_end(self._fail(snapshot_id, "the devbox or the server was stopped meanwhile"))
             raise
-        except BenchyardError as error:
-            await retry_store(partial(self._fail, snapshot_id, error.message))
+        except (BenchyardError, OSError) as error:
+            reason = message_of(error)
+            await retry_store(self._fail, snapshot_id, reason)
             return
-        except OSError as error:
-            await retry_store(partial(self._fail, snapshot_id, from_os(error).message))
-            return
-        await self._change(snapshot_id, status=_S.COMPLETE, has_image=True, **found)
+        await retry_store(self._set, snapshot_id, status=_S.COMPLETE, has_image=True, **facts)
 
     async def _settle(self, snapshot: Snapshot) -> None:
         """Settle a snapshot that a stop interrupted: if its image exists, it is complete."""
@@ -215,15 +210,5 @@ class Snapshots:
         await self._remove_image(snapshot_id)
         await self._set(snapshot_id, status=_S.ERROR, error_message=reason)
 
-    async def _change(self, snapshot_id: str, **fields: object) -> None:
-        await retry_store(partial(self._set, snapshot_id, **fields))
-
     async def _set(self, snapshot_id: str, **fields: object) -> None:
         await self.records.change(snapshot_id, lambda record: record.model_copy(update=fields))
-
-
-def _check(devbox: Devbox) -> None:
-    if devbox.status in BOOTING:
-        raise StillWaiting(f"devbox {devbox.id} is still {devbox.status}; wait until it is running")
-    if devbox.status in ENDED:
-        raise Conflict(f"devbox {devbox.id} has ended ({devbox.status}); its disk is gone")

@@ -8,7 +8,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from benchyard.devboxes.base import Signal, Stdin
 from benchyard.engine.context import EngineContext
-from benchyard.engine.devboxes.boot import DEFAULT_USER
 from benchyard.engine.devboxes.commands import SSH_PREFIX
 from benchyard.engine.devboxes.states import ENDED
 from benchyard.errors import BenchyardError, TooMany, UsageError
@@ -53,14 +52,8 @@ class SshKeys:
 
         devbox = await self._live_devboxes.change(devbox_id, rule)
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
-        return pem, user_of(devbox)
+        return pem, devbox.launch_parameters.username
 
     def find_by_key(self, public: str) -> Devbox | None:
         """Return the devbox that the owner of this public key may enter, or None."""
         return next((devbox for devbox in self._live_devboxes.live() if public in devbox.ssh_keys), None)
-
-
-def user_of(devbox: Devbox) -> str:
-    """Return the name of a devbox's user."""
-    named = devbox.launch_parameters.user_parameters
-    return named.username if named else DEFAULT_USER

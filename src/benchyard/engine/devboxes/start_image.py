@@ -1,7 +1,7 @@
 """Start image of a devbox: a blueprint, an image, a snapshot or the default; built first if necessary."""
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from benchyard.devboxes.base import Capability
 from benchyard.engine.context import EngineContext
@@ -52,15 +52,16 @@ class ImageResolver:
             return StartImage(DEFAULT_IMAGE)
         require_image_support(self.tools)
         if blueprint is not None:
-            return _start_image(blueprint)
-        return await self._image(request.blueprint_id or request.blueprint_name or "")
-
-    async def _image(self, named: str) -> StartImage:
+            check_is_built(blueprint)
+            parameters = blueprint.parameters
+            launch = parameters.launch_parameters or LaunchParameters()
+            return StartImage(blueprint.id, blueprint.id, launch, tuple(parameters.services or ()))
+        name = request.blueprint_id or request.blueprint_name or ""
         try:
-            image = await self.tools.images.get(named)
+            image = await self.tools.images.get(name)
         except NotFound as error:
             raise NotFound(
-                f"no blueprint or image {named[:200]!r}; see `benchyard blueprint list` and "
+                f"no blueprint or image {name[:200]!r}; see `benchyard blueprint list` and "
                 "`benchyard image list`"
             ) from error
         return StartImage(image.id, image.id)
@@ -76,8 +77,7 @@ class ImageResolver:
 
 def require_image_support(tools: EngineContext) -> None:
     """Raise NotSupported where devboxes cannot start from other images than the machine's own system."""
-    capabilities, _ = tools.host.report()
-    if Capability.IMAGES not in capabilities:
+    if Capability.IMAGES not in tools.host.capabilities:
         raise NotSupported("this server's driver cannot start other images; use the native driver")
 
 
@@ -115,15 +115,15 @@ def merge_launch(defaults: LaunchParameters, own: LaunchParameters | None) -> La
         return defaults
     if defaults == LaunchParameters():
         return own
-    given, below = _plain(own), _plain(defaults)
-    if "resource_size_request" in given:
+    above, below = own.model_dump(exclude_none=True), defaults.model_dump(exclude_none=True)
+    if "resource_size_request" in above:
         below = {name: value for name, value in below.items() if name not in _CUSTOM}
-    nested, below_nested = given.pop("lifecycle", {}), below.pop("lifecycle", {})
-    if "after_idle" in given or "after_idle" in nested:
+    nested, below_nested = above.pop("lifecycle", {}), below.pop("lifecycle", {})
+    if "after_idle" in above or "after_idle" in nested:
         below.pop("after_idle", None)
         below_nested = {name: value for name, value in below_nested.items() if name != "after_idle"}
     lifecycle = {**below_nested, **nested}
-    together = {**below, **given, **({"lifecycle": lifecycle} if lifecycle else {})}
+    together = {**below, **above, **({"lifecycle": lifecycle} if lifecycle else {})}
     return LaunchParameters.model_validate(together)
 
 
@@ -137,21 +137,6 @@ def choose_services(launch: LaunchParameters, known: tuple[Service, ...]) -> lis
                 field="launch_parameters.required_services",
             )
     return [by_name[name] for name in dict.fromkeys(launch.required_services or [])]
-
-
-def _start_image(blueprint: Blueprint) -> StartImage:
-    check_is_built(blueprint)
-    parameters = blueprint.parameters
-    return StartImage(
-        image=blueprint.id,
-        blueprint_id=blueprint.id,
-        launch=parameters.launch_parameters or LaunchParameters(),
-        services=tuple(parameters.services or ()),
-    )
-
-
-def _plain(launch: LaunchParameters) -> dict[str, Any]:
-    return launch.model_dump(exclude_none=True)
 
 
 class ImageBuilds(Protocol):

@@ -61,7 +61,7 @@ class Terminals:
                     if state.id.startswith(PTY_PREFIX):
                         # The name is unknown until a client asks for it.
                         self._sessions[devbox.id, state.id] = TerminalSession(devbox.id, state.id, state.id)
-        self._tools.work.start("pty/sweep", self._sweep_for_ever)
+        self._tools.work.repeat("pty/sweep", self._sweep, SWEEP_SECONDS, "closing abandoned terminals")
 
     async def connect(
         self, devbox_id: str, name: str, size: tuple[int, int] | None
@@ -92,7 +92,14 @@ class Terminals:
             await self._resize(session, size)
             return "resized"
         if request.action == "signal":
-            await self._signal(session, request.signal)
+            number = getattr(signal.Signals, request.signal or "", None)
+            if not isinstance(number, signal.Signals):
+                raise UsageError(
+                    f"no such signal: {(request.signal or '')[:32]!r}; give a name such as SIGTERM",
+                    field="signal",
+                )
+            if not await self._host.control(devbox_id, session.execution_id, Signal(number)):
+                raise UsageError(f"the shell of terminal session {session.name} has ended")
             return "signaled"
         await self._close(session)
         return "closed"
@@ -159,15 +166,6 @@ class Terminals:
         await self._host.control(session.devbox_id, session.execution_id, Resize(*size))
         session.size = size
 
-    async def _signal(self, session: TerminalSession, name: str | None) -> None:
-        number = getattr(signal.Signals, name or "", None) if (name or "").startswith("SIG") else None
-        if not isinstance(number, signal.Signals):
-            raise UsageError(
-                f"no such signal: {(name or '')[:32]!r}; give a name such as SIGTERM", field="signal"
-            )
-        if not await self._host.control(session.devbox_id, session.execution_id, Signal(number)):
-            raise UsageError(f"the shell of terminal session {session.name} has ended")
-
     async def _close(self, session: TerminalSession) -> None:
         self._forget(session)
         await self._host.control(session.devbox_id, session.execution_id, Signal(signal.SIGHUP))
@@ -179,21 +177,16 @@ class Terminals:
         if self._sessions.get((session.devbox_id, session.name)) is session:
             del self._sessions[session.devbox_id, session.name]
 
-    async def _sweep_for_ever(self) -> None:
-        while True:
-            for session in list(self._sessions.values()):
-                await self._look(session)
-            await asyncio.sleep(SWEEP_SECONDS)
-
-    async def _look(self, session: TerminalSession) -> None:
-        try:
-            if session.is_attached:
-                await self._devboxes.running(session.devbox_id)
-            elif now_ms() - session.left_ms > IDLE_TTL_SECONDS * 1000:
-                await self._close(session)
-        except BenchyardError:
-            # The devbox is suspended or has ended, and its terminals with it.
-            self._forget(session)
+    async def _sweep(self) -> None:
+        for session in list(self._sessions.values()):
+            try:
+                if session.is_attached:
+                    await self._devboxes.running(session.devbox_id)
+                elif now_ms() - session.left_ms > IDLE_TTL_SECONDS * 1000:
+                    await self._close(session)
+            except BenchyardError:
+                # The devbox is suspended or has ended, and its terminals with it.
+                self._forget(session)
 
 
 def check_name(name: str) -> None:

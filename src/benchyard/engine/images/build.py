@@ -10,14 +10,12 @@ import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from benchyard.devboxes.base import DevboxLimits, Network, Stdin
 from benchyard.engine.background import retry_store
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import EngineContext
-from benchyard.engine.devboxes.boot import DEFAULT_USER
 from benchyard.engine.devboxes.commands import wait_for_completion
 from benchyard.engine.devboxes.descriptors import write_all
 from benchyard.engine.devboxes.mounts import code_requests, put_mount
@@ -35,7 +33,7 @@ from benchyard.images.builders.base import BuildDoor, BuildLimits, BuildRecipe
 from benchyard.images.store import Image, Label
 from benchyard.models.blueprints import Blueprint, BlueprintRequest, BuildFailure
 from benchyard.models.devboxes import Devbox
-from benchyard.models.launch import FileMount
+from benchyard.models.launch import FileMount, LaunchParameters
 
 _FROM = re.compile(r"^[^\S\n]*FROM\s", re.IGNORECASE | re.MULTILINE)
 _STARTER = "runloop:runloop/starter-{}"
@@ -59,10 +57,14 @@ def dockerfile_preview(request: BlueprintRequest, base: Blueprint | None) -> str
     lines = [_beginning(request, base).rstrip("\n")]
     if request.secrets:
         lines.append(f"# In the environment of the commands below, in no layer: {', '.join(request.secrets)}")
-    lines += _mounts(request)
+    for path, text in (request.file_mounts or {}).items():
+        shown = text[:_SHOWN_FILE_CHARACTERS]
+        cut = "..." if len(text) > len(shown) else ""
+        lines.append(f"# {path!r}: {len(text.encode(errors='surrogatepass'))} bytes: {shown!r}{cut}")
+        lines.append(f"COPY {shlex.quote(path)} {shlex.quote(path)}".replace("\n", " "))
     commands = request.system_setup_commands or []
     if commands or request.code_mounts:
-        lines.append(f"USER {_user(request)}")
+        lines.append(f"USER {(request.launch_parameters or LaunchParameters()).username}")
     for mount in request.code_mounts or []:
         reference = (
             f" && git -C {mount.repo_name} checkout {shlex.quote(mount.git_ref)}" if mount.git_ref else ""
@@ -80,21 +82,6 @@ def _beginning(request: BlueprintRequest, base: Blueprint | None) -> str:
     if request.build_context:
         return f"# The Dockerfile at the top of object {request.build_context.object_id}"
     return f"FROM {base.id}" if base else f"FROM {_STARTER.format(host_architecture())}"
-
-
-def _mounts(request: BlueprintRequest) -> list[str]:
-    lines = []
-    for path, text in (request.file_mounts or {}).items():
-        shown = text[:_SHOWN_FILE_CHARACTERS]
-        cut = "..." if len(text) > len(shown) else ""
-        lines.append(f"# {path!r}: {len(text.encode(errors='surrogatepass'))} bytes: {shown!r}{cut}")
-        lines.append(f"COPY {shlex.quote(path)} {shlex.quote(path)}".replace("\n", " "))
-    return lines
-
-
-def _user(request: BlueprintRequest) -> str:
-    launch = request.launch_parameters
-    return launch.user_parameters.username if launch and launch.user_parameters else "user"
 
 
 def _run(command: str) -> str:
@@ -250,7 +237,7 @@ async def _context(build: Build, scratch: Path) -> Path | None:
     given = build.blueprint.parameters.build_context
     if given is None:
         return None
-    record, content = await retry_store(partial(build.tools.objects.content, given.object_id))
+    record, content = await retry_store(build.tools.objects.content, given.object_id)
     build.log.note(f"context: object {record.id}, {record.size_bytes} bytes")
     archive, folder = scratch / "archive", scratch / "context"
     with archive.open("xb") as file:
@@ -345,8 +332,7 @@ async def erase_devbox(tools: EngineContext, devbox_id: str) -> None:
 
 
 def _start_request(build: Build, image: Image) -> StartRequest:
-    launch = build.blueprint.parameters.launch_parameters
-    user = launch.user_parameters if launch else None
+    launch = build.blueprint.parameters.launch_parameters or LaunchParameters()
     limits = DevboxLimits(
         cpus=float(os.cpu_count() or 1),
         memory_bytes=build.limits.memory_bytes,
@@ -359,8 +345,8 @@ def _start_request(build: Build, image: Image) -> StartRequest:
         network=build.network.network,
         env=build.network.variables(),
         limits=limits,
-        user=user.username if user else DEFAULT_USER,
-        uid=user.uid if user else None,
+        user=launch.username,
+        uid=launch.user_parameters.uid if launch.user_parameters else None,
     )
 
 

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Collection, Iterable
-from functools import partial
 
 from benchyard.agents.base import ModelAccess
 from benchyard.engine.background import retry_store
@@ -48,7 +47,7 @@ class TrialModelAccess:
         """Open the door for an agent with this much time; a second call keeps it open."""
         config, orchestrator = job.spec.agent_configs[trial.agent], job.orchestrator
         try:
-            upstream = await retry_store(partial(self.keys.upstream, route, config))
+            upstream = await retry_store(self.keys.upstream, route, config)
         except NotFound as error:
             raise TrialFailed("infrastructure", "SecretGone", error.message) from error
         grant = Grant(
@@ -63,7 +62,7 @@ class TrialModelAccess:
             wait_seconds=orchestrator.waits,
             logprobs=bool(config.logprobs),
         )
-        devbox = await retry_store(partial(self.tools.live_devboxes.get, devbox_id))
+        devbox = await retry_store(self.tools.live_devboxes.get, devbox_id)
         # Recorded before the token is used, so that it is removed from all stored output.
         await note_given_values(self.tools, devbox, [grant.token])
         await self.grants.open(grant)

@@ -6,7 +6,6 @@ import logging
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from functools import partial
 
 from benchyard.devboxes.base import Kill
 from benchyard.engine.background import retry_store
@@ -54,12 +53,12 @@ async def settle_cut_short(access: TrialModelAccess, job: Job, trial: Trial) -> 
 
 async def _end_grant(access: TrialModelAccess, job: Job, trial: Trial) -> GrantUsage:
     run_id = str(trial.scenario_run_id)
-    run = await retry_store(partial(access.spending.runs.find, run_id))
+    run = await retry_store(access.spending.runs.find, run_id)
     if run is None:
         # Interrupted before the trial had a run that could keep all this.
         return await access.grants.close(trial.id)
     revision = job.scenario_revisions[trial.scenario]
-    scenario = await retry_store(partial(access.scenarios.at, trial.scenario_id, revision))
+    scenario = await retry_store(access.scenarios.at, trial.scenario_id, revision)
     config = job.spec.agent_configs[trial.agent]
     # The run's own number is that of the last scored round.
     number = min(scenario.n_rounds, run.round + (run.result_of(run.round) is not None))
@@ -118,7 +117,7 @@ async def _end_in_time(context: TrialContext, seconds: float, deadline: AgentDea
         left = end + await _seconds_waited(context) - clock()
     deadline.rang = True
     try:
-        await context.services.tools.host.control(
+        await context.tools.host.control(
             context.the_devbox.id, context.in_round(AGENT_EXECUTION), Kill(tree=True)
         )
     except BenchyardError as error:
@@ -128,7 +127,7 @@ async def _end_in_time(context: TrialContext, seconds: float, deadline: AgentDea
 
 async def _seconds_waited(context: TrialContext) -> float:
     try:
-        waited_ms = (await context.services.access.grants.spent(context.trial.id)).rate_limited_ms
+        waited_ms = (await context.access.grants.spent(context.trial.id)).rate_limited_ms
         # Each step has its own time: leave out the waits of earlier ones.
         return (waited_ms if context.is_shared else waited_ms - context.waited_ms) / 1000
     except BenchyardError as error:
@@ -152,7 +151,7 @@ async def settle_usage(context: TrialContext, printed: str = "") -> None:
     trajectory = TrajectoryContext(
         about, await trial_scrubber(context), context.inputs.agent.trailing(printed), number=context.round
     )
-    spent = await context.services.access.spending.settle(str(trial.scenario_run_id), trial.id, trajectory)
+    spent = await context.access.spending.settle(str(trial.scenario_run_id), trial.id, trajectory)
     context.last_error = spent.last_error
     context.note(usage=usage_of(spent))
     if spent.over_budget:

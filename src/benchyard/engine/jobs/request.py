@@ -5,11 +5,11 @@ import datetime
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from benchyard.engine.agents.service import Agents
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import Caller
 from benchyard.engine.jobs.harbor_file import HarborDataset, HarborJob, job_from_text
 from benchyard.engine.jobs.plan import check_job_size, sample_scenarios, scenarios_with_ids
-from benchyard.engine.jobs.trial_context import AgentProvider
 from benchyard.engine.network.model_routes import ModelKeys, ModelRoute
 from benchyard.engine.network.policies import NetworkPolicies, plan_of
 from benchyard.engine.runs.start import check_required_values
@@ -40,42 +40,31 @@ from benchyard.scorers import catalog as scorer_catalog
 from benchyard.workers.workers import WorkerCall, WorkerLimits
 
 
-class NetworkCheck:
-    """Checks network policies before any trial starts."""
-
-    def __init__(self, policies: NetworkPolicies) -> None:
-        self._policies = policies
-
-    async def check(self, scenarios: Iterable[Scenario], asking: Sequence[str]) -> None:
-        """Raise UsageError for an unknown policy, or one that blocks these agents from their model."""
-        agents: dict[str, NetworkPolicy] = {}
-        scorers: set[str] = set()
-        for each in scenarios:
-            if each.scoring_network and each.scoring_network not in scorers:
-                await self._policies.of_scorers(each.scoring_network)
-                scorers.add(each.scoring_network)
-            wanted = _of_agent(each)
-            if wanted is None:
-                continue
-            if wanted not in agents:
-                agents[wanted] = await self._policies.find(wanted, "network_policy")
-            if asking and not plan_of(agents[wanted].egress).gateway:
-                raise _is_kept_away(each, agents[wanted], asking[0])
-
-
-def _of_agent(scenario: Scenario) -> str | None:
-    """Return the policy of a scenario's agent; a blueprint's policy is known only with the devbox."""
-    launch = scenario.environment.launch_parameters if scenario.environment else None
-    return scenario.agent_network_policy or (launch and launch.network_policy_id) or None
-
-
-def _is_kept_away(scenario: Scenario, policy: NetworkPolicy, agent: str) -> UsageError:
-    return UsageError(
-        f"the network policy {policy.name!r} of scenario {scenario.name!r} does not allow the gateway, by "
-        f"which {agent} asks its model; `benchyard network-policy update {policy.name} --allow-gateway` "
-        "allows it",
-        field="network_policy",
-    )
+async def check_networks(
+    policies: NetworkPolicies, scenarios: Iterable[Scenario], asking: Sequence[str]
+) -> None:
+    """Raise UsageError for an unknown policy, or one that blocks these agents from their model."""
+    known: dict[str, NetworkPolicy] = {}
+    scorers: set[str] = set()
+    for scenario in scenarios:
+        if scenario.scoring_network and scenario.scoring_network not in scorers:
+            await policies.of_scorers(scenario.scoring_network)
+            scorers.add(scenario.scoring_network)
+        # A blueprint's policy is known only with the devbox.
+        launch = scenario.environment.launch_parameters if scenario.environment else None
+        name = scenario.agent_network_policy or (launch and launch.network_policy_id)
+        if not name:
+            continue
+        if name not in known:
+            known[name] = await policies.find(name, "network_policy")
+        policy = known[name]
+        if asking and not plan_of(policy.egress).gateway:
+            raise UsageError(
+                f"the network policy {policy.name!r} of scenario {scenario.name!r} does not allow the "
+                f"gateway, by which {asking[0]} asks its model; "
+                f"`benchyard network-policy update {policy.name} --allow-gateway` allows it",
+                field="network_policy",
+            )
 
 
 _ANSWER = "benchyard.models.conditions:answer"
@@ -113,7 +102,7 @@ async def filter_scenarios(
         told = await call(_ANSWER, content, limits=_LIMITS)
     except WorkerFailed:
         first = next((one.text for group in wanted for one in group), next(iter([*include, *exclude]), ""))
-        return [], f"to look for {first[:200]!r} takes too long here; write simpler conditions, or fewer"
+        return [], f"searching for {first[:200]!r} takes too long here; write simpler conditions, or fewer"
     return [scenarios[place] for place in told.get("chosen", [])], told.get("problem")
 
 
@@ -140,16 +129,16 @@ class JobRequestResolver:
         self,
         benchmarks: Benchmarks,
         scenarios: Scenarios,
-        agents: AgentProvider,
+        agents: Agents,
         keys: ModelKeys,
-        networks: NetworkCheck,
+        policies: NetworkPolicies,
         call: WorkerCall,
     ) -> None:
         self._benchmarks = benchmarks
         self._scenarios = scenarios
         self._agents = agents
         self._keys = keys
-        self._networks = networks
+        self._policies = policies
         self._call = call
 
     async def job(
@@ -162,10 +151,15 @@ class JobRequestResolver:
         wish = await self._wish(request)
         for config in wish.agents:
             await self._check_gates(config, wish, pending_secrets)
-        found = [await self._choice(each) for each in wish.agents]
-        choices = [choice for choice, _ in found]
+        choices: list[AgentChoice] = []
+        asking: list[str] = []
+        for config in wish.agents:
+            choice, route = await self._choice(config)
+            choices.append(choice)
+            if route:
+                asking.append(choice.name)
         await asyncio.to_thread(_check_scorers, wish.scenarios)
-        await self._networks.check(wish.scenarios, [choice.name for choice, route in found if route])
+        await check_networks(self._policies, wish.scenarios, asking)
         configs = [
             config.model_copy(update={"version": choice.version, "agent_id": choice.agent_id})
             for config, choice in zip(wish.agents, choices, strict=True)

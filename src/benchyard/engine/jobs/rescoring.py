@@ -68,18 +68,18 @@ class JobRescorings:
         rescoring = job.rescoring or JobRescoring()
         turns = asyncio.Semaphore(_AT_ONCE)
         await asyncio.gather(*(self._one(rescoring, id, turns) for id in rescoring.trial_ids))
-        trials = await retry_store(partial(self._job_store.trials.all, {"parent": job.id}))
+        trials = await retry_store(self._job_store.trials.all, {"parent": job.id})
         for agent, run_id in enumerate(job.benchmark_run_ids):
             own = [each for each in trials if each.agent == agent]
             score = counted_mean(own, job.orchestrator.suspect_rule)
-            run = await retry_store(partial(self._benchmark_runs.get, run_id))
-            await retry_store(partial(self._benchmark_runs.conclude, run_id, run.state, score))
-        job = await retry_store(partial(self._job_store.jobs.get, job.id))
+            run = await retry_store(self._benchmark_runs.get, run_id)
+            await retry_store(self._benchmark_runs.conclude, run_id, run.state, score)
+        job = await retry_store(self._job_store.jobs.get, job.id)
         await self._job_store.job(job.model_copy(update={"rescoring_state": "completed"}), "was scored again")
 
     async def _one(self, rescoring: JobRescoring, trial_id: str, turns: asyncio.Semaphore) -> None:
         async with turns:
-            trial = await retry_store(partial(self._job_store.trials.get, trial_id))
+            trial = await retry_store(self._job_store.trials.get, trial_id)
             if trial.rescorings == rescoring.number:
                 # An earlier server has done this trial.
                 return
@@ -87,7 +87,7 @@ class JobRescorings:
             run_id = str(trial.scenario_run_id)
             request = f"rescore-{trial_id}-{rescoring.number}"
             try:
-                await retry_store(partial(self._runs.rescore, run_id, request))
+                await retry_store(self._runs.rescore, run_id, request)
                 run = await self._runs.settled(run_id)
                 await self._job_store.trial(rescored_trial(trial, run))
             except BenchyardError as error:

@@ -9,28 +9,29 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 
-from benchyard.engine.background import retry_store
+from benchyard.engine.agents.service import Agents
+from benchyard.engine.background import retry_store, trial_key
 from benchyard.engine.clock import now_ms
+from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.sizes import GIB, Resources, resources
-from benchyard.engine.jobs import teardown
 from benchyard.engine.jobs.active_job import ActiveJob
 from benchyard.engine.jobs.failures import TrialFailed, failure_of_error
+from benchyard.engine.jobs.model_access import TrialModelAccess
 from benchyard.engine.jobs.model_usage import settle_cut_short
 from benchyard.engine.jobs.plan import retry_of
+from benchyard.engine.jobs.store import JobStore
 from benchyard.engine.jobs.teardown import Teardown
 from benchyard.engine.jobs.trial import run_trial
-from benchyard.engine.jobs.trial_context import (
-    JobInputs,
-    TrialContext,
-    TrialServices,
-    canceled_trial,
-    failed_trial,
-)
+from benchyard.engine.jobs.trial_context import TrialContext, canceled_trial, failed_trial, inputs_of_trial
+from benchyard.engine.network.model_routes import ModelKeys
+from benchyard.engine.runs.scenario_runs import ScenarioRuns
+from benchyard.engine.runs.traces import Traces
+from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import BenchyardError
+from benchyard.hosts.cancellation import wait_at_most
 from benchyard.hosts.machine import MachineSize
 from benchyard.models.jobs import ENDED_JOBS, Job, JobState
 from benchyard.models.launch import LaunchParameters
-from benchyard.models.scenarios import Scenario
 from benchyard.models.trials import Trial, TrialState
 from benchyard.settings import Settings
 
@@ -78,10 +79,26 @@ class Scheduler:
     """All unfinished jobs. The state in memory can be read from the store again at any time."""
 
     def __init__(
-        self, services: TrialServices, job_inputs: JobInputs, capacity: Capacity, teardown: Teardown
+        self,
+        tools: EngineContext,
+        scenarios: Scenarios,
+        agents: Agents,
+        keys: ModelKeys,
+        runs: ScenarioRuns,
+        traces: Traces,
+        job_store: JobStore,
+        access: TrialModelAccess,
+        capacity: Capacity,
+        teardown: Teardown,
     ) -> None:
-        self._services = services
-        self._job_inputs = job_inputs
+        self._tools = tools
+        self._scenarios = scenarios
+        self._agents = agents
+        self._keys = keys
+        self._runs = runs
+        self._traces = traces
+        self._job_store = job_store
+        self._access = access
         self._capacity = capacity
         self._teardown = teardown
         self._active: dict[str, ActiveJob] = {}
@@ -91,7 +108,7 @@ class Scheduler:
 
     def open(self) -> None:
         """Start the scheduler's loop."""
-        self._services.tools.work.start("jobs/scheduler", self._run)
+        self._tools.work.start("jobs/scheduler", self._run)
 
     def active(self, job_id: str) -> ActiveJob | None:
         """Return an unfinished job, or None."""
@@ -125,13 +142,11 @@ class Scheduler:
             return None
         async with self._end_of(active):
             active.job = job_at_end(active.job, state)
-            await self._services.job_store.job(active.job)
+            await self._job_store.job(active.job)
             running = [active.trials[place] for place in active.running]
             await asyncio.gather(*(self._stop_trial(active, each) for each in running))
             # Trials begun by an earlier server may not have been resumed yet.
-            for trial in await teardown.cancel_begun_trials(
-                active.job, [*active.trials.values()], self._services.job_store, self._teardown
-            ):
+            for trial in await self._teardown.cancel_begun_trials(active.job, [*active.trials.values()]):
                 active.put(trial)
             await self._teardown.close(active)
         return active.job
@@ -155,14 +170,16 @@ class Scheduler:
             over.set()
 
     async def _stop_trial(self, active: ActiveJob, trial: Trial) -> None:
-        await self._services.tools.work.cancel(_key(trial))
+        await self._tools.work.cancel(trial_key(trial.id))
         trial = active.trials[trial.place]
         self._capacity.give_back(trial.id)
         if not trial.has_ended:
-            failure = TrialFailed("cancelled", "Cancelled", f"the job was {_word(active.job.state)}")
-            trial = canceled_trial(await settle_cut_short(self._services.access, active.job, trial), failure)
+            is_by_user = active.job.state is JobState.CANCELLED
+            reason = "the job was cancelled" if is_by_user else "the job was ended: its time was over"
+            failure = TrialFailed("cancelled", "Cancelled", reason)
+            trial = canceled_trial(await settle_cut_short(self._access, active.job, trial), failure)
             active.put(trial)
-            await retry_store(partial(self._services.job_store.trial, trial))
+            await retry_store(self._job_store.trial, trial)
         await self._teardown.tear_down(trial)
         active.done(trial)
 
@@ -175,9 +192,7 @@ class Scheduler:
                 # Other jobs must go on; the next beat tries again.
                 _log.exception("the scheduler made a mistake")
                 await asyncio.sleep(1)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._wait_seconds()):
-                    await self._wake.wait()
+            await wait_at_most(self._wait_seconds(), self._wake.wait())
 
     async def _beat(self) -> None:
         for job_id, deadline in list(self._deadlines.items()):
@@ -197,12 +212,14 @@ class Scheduler:
             self._begin(active, trial)
 
     async def _size(self, job: Job, trial: Trial) -> Resources:
-        wanted = trial.scenario_id, job.scenario_revisions[trial.scenario]
+        revision = job.scenario_revisions[trial.scenario]
         try:
-            return _size(await retry_store(partial(self._job_inputs.scenario, *wanted)))
+            scenario = await retry_store(self._scenarios.at, trial.scenario_id, revision)
         except BenchyardError:
             # The trial cannot begin either, which will be its result: other trials must not wait for it.
             return resources(LaunchParameters())
+        environment = scenario.environment
+        return resources((environment and environment.launch_parameters) or LaunchParameters())
 
     def _waiting(self) -> ActiveJob | None:
         """Return the job whose turn it is: the one with fewest running trials, then the longest waiting."""
@@ -214,14 +231,26 @@ class Scheduler:
         if active.job.state is not JobState.RUNNING:
             changes = {"state": JobState.RUNNING, "start_time_ms": active.job.start_time_ms or now_ms()}
             active.job = active.job.model_copy(update=changes)
-            self._services.job_store.job_soon(active.job)
-        self._services.tools.work.start(_key(trial), partial(self._carry, active, trial))
+            self._job_store.job_soon(active.job)
+        self._tools.work.start(trial_key(trial.id), partial(self._carry, active, trial))
 
     async def _carry(self, active: ActiveJob, trial: Trial) -> None:
         """Run a trial; the boundary of trials: every error becomes its result, and the job goes on."""
         try:
-            inputs = await retry_store(partial(self._job_inputs.of_trial, active.job, trial))
-            ended = await run_trial(TrialContext(self._services, inputs, trial, active.put))
+            find_inputs = partial(
+                inputs_of_trial, active.job, trial, self._scenarios, self._agents, self._keys
+            )
+            context = TrialContext(
+                self._tools,
+                self._runs,
+                self._traces,
+                self._job_store,
+                self._access,
+                inputs=await retry_store(find_inputs),
+                trial=trial,
+                on_change=active.put,
+            )
+            ended = await run_trial(context)
         except TrialFailed as failure:
             ended = failed_trial(trial, failure)
         except BenchyardError as error:
@@ -232,7 +261,7 @@ class Scheduler:
             mistake = TrialFailed("infrastructure", "ServerError", "the server made a mistake")
             ended = failed_trial(active.trials[trial.place], mistake)
         # Settle the spending, also of a trial that failed before it did so itself.
-        ended = await settle_cut_short(self._services.access, active.job, ended)
+        ended = await settle_cut_short(self._access, active.job, ended)
         active.put(ended)
         await self._keep(active, ended)
         await self._teardown.tear_down(ended)
@@ -247,17 +276,17 @@ class Scheduler:
         is_lost = ended.failure is not None and ended.failure.kind == "infrastructure"
         is_stopped = active.job.state in ENDED_JOBS
         if not is_lost or is_stopped or ended.n_lost >= active.job.orchestrator.retries:
-            await self._services.job_store.trial(ended)
+            await self._job_store.trial(ended)
             return
         old = ended.model_copy(update={"is_superseded": True})
         new = retry_of(active.job, ended, now_ms())
-        await self._services.job_store.trial(old, new)
+        await self._job_store.trial(old, new)
         active.again(new)
 
     async def _finish(self, active: ActiveJob) -> None:
         async with self._end_of(active):
             await self._teardown.close(active)
-            active.job = await self._services.job_store.job(job_at_end(active.job, JobState.COMPLETED))
+            active.job = await self._job_store.job(job_at_end(active.job, JobState.COMPLETED))
 
     def _wait_seconds(self) -> float:
         waits = [_LONGEST_WAIT_SECONDS]
@@ -271,16 +300,3 @@ def job_at_end(job: Job, state: JobState) -> Job:
     end = max(job.start_time_ms or job.create_time_ms, now_ms())
     preparations = job.ended_preparations(end)
     return job.model_copy(update={"state": state, "end_time_ms": end, "preparations": preparations})
-
-
-def _size(scenario: Scenario) -> Resources:
-    environment = scenario.environment
-    return resources((environment and environment.launch_parameters) or LaunchParameters())
-
-
-def _word(state: JobState) -> str:
-    return "cancelled" if state is JobState.CANCELLED else "ended: its time was over"
-
-
-def _key(trial: Trial) -> str:
-    return f"trial/{trial.id}"

@@ -4,28 +4,30 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 from weakref import WeakValueDictionary
 
 from benchyard.agents import catalog
-from benchyard.engine.background import retry_store
+from benchyard.engine.agents.service import Agents
+from benchyard.engine.background import plan_key, retry_store
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import Caller, EngineContext
+from benchyard.engine.devboxes.start_image import Prerequisites
 from benchyard.engine.ids import id_from_bytes
-from benchyard.engine.jobs import teardown
 from benchyard.engine.jobs.failures import TrialFailed
-from benchyard.engine.jobs.model_access import budget_spent
+from benchyard.engine.jobs.model_access import TrialModelAccess, budget_spent
 from benchyard.engine.jobs.plan import first_trials, is_planned, retry_of
 from benchyard.engine.jobs.request import JobRequestResolver
 from benchyard.engine.jobs.rescoring import JobRescorings
 from benchyard.engine.jobs.scheduler import Scheduler, job_at_end
 from benchyard.engine.jobs.store import JobStore
 from benchyard.engine.jobs.teardown import Teardown
-from benchyard.engine.jobs.trial_context import JobInputs, canceled_trial
+from benchyard.engine.jobs.trial_context import canceled_trial
 from benchyard.engine.runs.benchmark_runs import BENCHMARK_RUN_PREFIX, BenchmarkRuns
-from benchyard.errors import BenchyardError, Conflict, NotFound, StillWaiting, UsageError, from_os
+from benchyard.engine.scenarios.scenarios import Scenarios
+from benchyard.errors import BenchyardError, Conflict, NotFound, StillWaiting, UsageError, message_of
 from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.agents import AgentChoice
 from benchyard.models.job_plans import (
@@ -75,17 +77,6 @@ class _Again:
     """True if trials that were still waiting at the job's end are begun too."""
 
 
-@dataclass(frozen=True)
-class JobParts:
-    """Collaborators that make and run jobs."""
-
-    resolver: JobRequestResolver
-    job_inputs: JobInputs
-    scheduler: Scheduler
-    teardown: Teardown
-    rescorings: JobRescorings
-
-
 class Jobs:
     """All jobs of this server."""
 
@@ -93,16 +84,28 @@ class Jobs:
         self,
         tools: EngineContext,
         job_store: JobStore,
-        parts: JobParts,
+        resolver: JobRequestResolver,
+        agents: Agents,
+        scenarios: Scenarios,
+        scheduler: Scheduler,
+        teardown: Teardown,
+        rescorings: JobRescorings,
+        access: TrialModelAccess,
         benchmark_runs: BenchmarkRuns,
-        unbuilt: Callable[[Scenario], Awaitable[list[str]]],
+        prerequisites: Prerequisites,
     ) -> None:
         self.records = job_store.jobs
         self._tools = tools
         self._job_store = job_store
-        self._parts = parts
+        self._resolver = resolver
+        self._agents = agents
+        self._scenarios = scenarios
+        self._scheduler = scheduler
+        self._teardown = teardown
+        self._rescorings = rescorings
+        self._access = access
         self._benchmark_runs = benchmark_runs
-        self._unbuilt = unbuilt
+        self._prerequisites = prerequisites
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def open(self) -> None:
@@ -112,12 +115,12 @@ class Jobs:
                 self._plan(job)
             else:
                 trials = await self._job_store.trials.all({"parent": job.id})
-                await self._parts.teardown.sweep(job, trials)
-                self._parts.scheduler.add(job, trials)
-        await teardown.clear_ended_jobs(self._job_store, self._parts.teardown, self._benchmark_runs)
-        await self._parts.rescorings.open()
-        await self._parts.teardown.access.clear(self._parts.scheduler.trials(), self._tools.host.running())
-        self._parts.scheduler.open()
+                await self._teardown.sweep(job, trials)
+                self._scheduler.add(job, trials)
+        await self._teardown.clear_ended_jobs()
+        await self._rescorings.open()
+        await self._access.clear(self._scheduler.trials(), self._tools.host.running())
+        self._scheduler.open()
 
     async def create(self, asked: Caller, request: JobRequest) -> Job:
         """Store a job and begin it; the same request again returns the same job."""
@@ -126,13 +129,13 @@ class Jobs:
             if existing.request_hash != asked.request_hash:
                 raise UsageError("this x-request-id was used with another body; send a new one")
             return existing
-        job = await self._parts.resolver.job(asked, request)
+        job = await self._resolver.job(asked, request)
         seed = self._tools.vault.derive
         runs = [
             id_from_bytes(BENCHMARK_RUN_PREFIX, seed("job-runs", f"{job.id}/{agent}"))
             for agent in range(len(job.spec.agent_configs))
         ]
-        job, is_new = await self._job_store.add_job(job.model_copy(update={"benchmark_run_ids": runs}))
+        job, is_new = await self.records.insert_once(job.model_copy(update={"benchmark_run_ids": runs}))
         if is_new:
             self._plan(job)
         return job
@@ -140,8 +143,8 @@ class Jobs:
     async def plan(self, request: JobPlanRequest) -> JobPlanView:
         """Return a job's plan and its missing parts without creating it; raises as `create` does."""
         asked = Caller(f"{JOB_PREFIX}plan", "")
-        job = await self._parts.resolver.job(asked, request, frozenset(request.pending_secrets or ()))
-        scenarios = await self._parts.resolver.scenarios_of(job.spec.scenario_ids)
+        job = await self._resolver.job(asked, request, frozenset(request.pending_secrets or ()))
+        scenarios = await self._resolver.scenarios_of(job.spec.scenario_ids)
         unbuilt = await self._missing_images(scenarios)
         orchestrator = job.orchestrator
         chosen = zip(job.spec.agent_configs, job.choices, strict=True)
@@ -170,7 +173,7 @@ class Jobs:
         for each in scenarios:
             key = each.environment.blueprint_id if each.environment else None, each.scoring_blueprint_id
             if key not in known:
-                known[key] = await self._unbuilt(each)
+                known[key] = await self._prerequisites.unbuilt(each)
             found.update(known[key])
         return found
 
@@ -178,7 +181,7 @@ class Jobs:
         problem = None
         missing = None
         try:
-            missing = await self._parts.job_inputs.missing(choice)
+            missing = await self._agents.missing(choice)
         except BenchyardError as error:
             problem = error.message
         seconds = config.timeout_seconds
@@ -195,16 +198,16 @@ class Jobs:
 
     async def get(self, id: str) -> Job:
         """Return the job with this id, as it is now; raises NotFound."""
-        active = self._parts.scheduler.active(id)
+        active = self._scheduler.active(id)
         return active.job if active else await self.records.get(id)
 
     def unfinished(self) -> list[Job]:
         """Return the running and waiting jobs, without those that are still being planned."""
-        return self._parts.scheduler.jobs()
+        return self._scheduler.jobs()
 
     async def counts(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return the numbers of jobs in each state, and of trials of unfinished jobs."""
-        jobs, trials = await self._job_store.counts(), self._parts.scheduler.counts()
+        jobs, trials = await self._job_store.counts(), self._scheduler.counts()
         in_states = {each.value: trials[each] for each in TrialState}
         return {each.value: jobs.get(each.value, 0) for each in JobState}, in_states
 
@@ -214,6 +217,10 @@ class Jobs:
         if job.state not in ENDED_JOBS:
             return trials
         return [each if each.has_ended else canceled_trial(each, _NEVER) for each in trials]
+
+    async def write_trials(self, job_id: str, descriptor: int) -> None:
+        """Append all trials of a job to a file as they are stored, a line of JSON each."""
+        await self._job_store.trials.write_bodies({"parent": job_id}, descriptor)
 
     async def trial(self, id: str) -> Trial:
         """Return a trial of any job by its id; raises NotFound."""
@@ -231,19 +238,19 @@ class Jobs:
             job = await self.get(id)
             if request_id in job.requests:
                 return job
-            await self._tools.work.cancel(_plan_key(id))
-            if active := self._parts.scheduler.active(id):
+            await self._tools.work.cancel(plan_key(id))
+            if active := self._scheduler.active(id):
                 active.job = active.job.asked(request_id)
-            if stopped := await self._parts.scheduler.stop(id, JobState.CANCELLED):
+            if stopped := await self._scheduler.stop(id, JobState.CANCELLED):
                 return stopped
             # Its time may have run out at the same moment.
-            await self._parts.scheduler.settle(id)
+            await self._scheduler.settle(id)
             # By now neither the planning nor the scheduler has the job.
             job = await self.records.get(id)
             if job.state in ENDED_JOBS:
                 return job
             job = await self._job_store.job(job_at_end(job.asked(request_id), JobState.CANCELLED))
-            await self._parts.teardown.drop(job)
+            await self._teardown.drop(job)
             return job
 
     async def resume(self, id: str, request_id: str | None = None) -> Job:
@@ -281,7 +288,7 @@ class Jobs:
                 return job
             _require_rest(job)
             trials = await self._job_store.trials.all({"parent": id})
-            return await self._parts.rescorings.begin(job, trials, request, request_id)
+            return await self._rescorings.begin(job, trials, request, request_id)
 
     @contextlib.asynccontextmanager
     async def at_rest(self, id: str) -> AsyncIterator[Job]:
@@ -310,7 +317,7 @@ class Jobs:
 
     async def _change(self, id: str, changes: dict[str, object]) -> Job:
         async with self._lock(id):
-            active = self._parts.scheduler.active(id)
+            active = self._scheduler.active(id)
             job = active.job if active else await self.records.get(id)
             if job.state is JobState.INITIALIZING:
                 raise StillWaiting(f"job {id} is being planned; try again when it is queued")
@@ -326,7 +333,7 @@ class Jobs:
             async for found in pieces:
                 for event in found:
                     yield event
-                if not found and self._parts.scheduler.active(id) is None:
+                if not found and self._scheduler.active(id) is None:
                     job = await self.records.get(id)
                     if job.state in ENDED_JOBS and not await self._job_store.events(id, after):
                         return
@@ -340,7 +347,10 @@ class Jobs:
             _require_rest(job)
             trials = await self._job_store.trials.all({"parent": id})
             if wanted.waiting and job.state is JobState.CANCELLED and not is_planned(job, trials):
-                return await self._plan_again(job, request_id)
+                # It was cancelled during planning.
+                job = await self._under_way(job, JobState.INITIALIZING, request_id)
+                self._plan(job)
+                return job
             counting = [each for each in trials if not each.is_superseded]
             chosen = [each for each in counting if wanted.is_chosen(each)]
             waiting = [each for each in counting if not each.has_ended]
@@ -352,18 +362,12 @@ class Jobs:
             await asyncio.gather(*(self._replace(job, each) for each in chosen))
             job = job.model_copy(update={"spent": budget_spent(trials)})
             job = await self._under_way(job, JobState.QUEUED, request_id)
-            self._parts.scheduler.add(job, await self._job_store.trials.all({"parent": id}))
+            self._scheduler.add(job, await self._job_store.trials.all({"parent": id}))
             return job
 
     async def _replace(self, job: Job, trial: Trial) -> None:
         fresh = retry_of(job, trial, now_ms()).model_copy(update={"n_lost": 0})
         await self._job_store.trial(trial.model_copy(update={"is_superseded": True}), fresh)
-
-    async def _plan_again(self, job: Job, request_id: str | None) -> Job:
-        """Resume a job that was cancelled during planning."""
-        job = await self._under_way(job, JobState.INITIALIZING, request_id)
-        self._plan(job)
-        return job
 
     async def _under_way(self, job: Job, state: JobState, request_id: str | None) -> Job:
         """Return an ended job, reopened."""
@@ -374,29 +378,33 @@ class Jobs:
         seconds = job.orchestrator.deadline_seconds
         # The whole time again: there may be none left of the first.
         deadline = None if seconds is None else now_ms() + int(seconds * 1000)
+        end = job.end_time_ms
+        pauses = [Pause(start_time_ms=end, end_time_ms=max(end, now_ms()))] if end else []
         changes = {
             "state": state,
             "end_time_ms": None,
             "failure_reason": None,
             "deadline_ms": deadline,
-            "pauses": [*job.pauses, *_pause_until_now(job)],
+            "pauses": [*job.pauses, *pauses],
         }
         return await self._job_store.job(job.asked(request_id).model_copy(update=changes))
 
     def _plan(self, job: Job) -> None:
-        self._tools.work.start(_plan_key(job.id), partial(self._begin, job))
+        self._tools.work.start(plan_key(job.id), partial(self._begin, job))
 
     async def _begin(self, job: Job) -> None:
         """Make a job's plan and hand it to the scheduler; a job that cannot be planned fails."""
         # An interrupted server may have left some preparations open.
         job = job.model_copy(update={"preparations": job.ended_preparations(now_ms())})
         try:
-            await retry_store(partial(self._make_runs, job))
+            await retry_store(self._make_runs, job)
             for choice in job.choices:
                 job = await self._install(job, choice)
-            trials = first_trials(job, await self._names(job), now_ms())
+            pairs = zip(job.spec.scenario_ids, job.scenario_revisions, strict=True)
+            names = [(await self._scenarios.at(*pair)).name for pair in pairs]
+            trials = first_trials(job, names, now_ms())
         except (BenchyardError, OSError) as error:
-            await self._fail(job, from_os(error).message if isinstance(error, OSError) else error.message)
+            await self._fail(job, message_of(error))
             return
         except Exception:  # noqa: BLE001
             # A bug must not leave a job beginning for ever.
@@ -408,10 +416,9 @@ class Jobs:
 
     async def _install(self, job: Job, choice: AgentChoice) -> Job:
         """Install an agent of a job if necessary; returns the job with the installation noted."""
-        job_inputs = self._parts.job_inputs
-        missing = await job_inputs.missing(choice)
+        missing = await self._agents.missing(choice)
         if missing is None:
-            await job_inputs.ready(choice)
+            await self._agents.ready(choice)
             return job
         begun = Preparation(
             name=f"{missing.name}@{missing.version}" if missing.version else missing.name,
@@ -420,7 +427,7 @@ class Jobs:
         )
         job = await self._job_store.prepare(job, begun)
         try:
-            await job_inputs.ready(choice)
+            await self._agents.ready(choice)
         except (BenchyardError, OSError) as error:
             over = {"end_time_ms": now_ms(), "failure": str(error)[:_MOST_FAILURE]}
             await self._job_store.prepare(job, begun.model_copy(update=over))
@@ -430,17 +437,13 @@ class Jobs:
     async def _hand_over(self, job: Job, trials: list[Trial]) -> None:
         job = job.model_copy(update={"state": JobState.QUEUED})
         await self._job_store.plan(job, trials)
-        self._parts.scheduler.add(job, trials)
+        self._scheduler.add(job, trials)
 
     async def _fail(self, job: Job, reason: str) -> None:
-        await self._parts.teardown.drop(job, "failed")
+        await self._teardown.drop(job, "failed")
         # The stored record has the installations made so far.
-        kept = job_at_end(await retry_store(partial(self.records.get, job.id)), JobState.FAILED)
-        await retry_store(partial(self._job_store.job, kept.model_copy(update={"failure_reason": reason})))
-
-    async def _names(self, job: Job) -> list[str]:
-        pairs = zip(job.spec.scenario_ids, job.scenario_revisions, strict=True)
-        return [(await self._parts.job_inputs.scenario(*pair)).name for pair in pairs]
+        kept = job_at_end(await retry_store(self.records.get, job.id), JobState.FAILED)
+        await retry_store(self._job_store.job, kept.model_copy(update={"failure_reason": reason}))
 
     async def _make_runs(self, job: Job) -> None:
         """Make a benchmark run for each agent, as the parent of its scenario runs."""
@@ -461,7 +464,7 @@ class Jobs:
         lock = self._locks.setdefault(id, asyncio.Lock())
         async with lock:
             # The scheduler ends jobs that are out of time without this lock.
-            await self._parts.scheduler.settle(id)
+            await self._scheduler.settle(id)
             yield
 
 
@@ -481,13 +484,3 @@ def _require_rest(job: Job) -> None:
         raise Conflict(f"job {job.id} is {job.state}; wait until it has ended, or cancel it")
     if job.rescoring_state == "running":
         raise Conflict(f"job {job.id} is being scored again; wait until that is over")
-
-
-def _plan_key(job_id: str) -> str:
-    return f"job/{job_id}/plan"
-
-
-def _pause_until_now(job: Job) -> list[Pause]:
-    """Return the pause between the end of a job and its reopening."""
-    end = job.end_time_ms
-    return [Pause(start_time_ms=end, end_time_ms=max(end, now_ms()))] if end else []

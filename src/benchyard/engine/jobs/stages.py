@@ -5,7 +5,6 @@ import logging
 import os
 import re
 import stat
-from functools import partial
 
 from benchyard.agents.base import PROMPT_FILE, TRAJECTORY, AgentEnd, Launch, contract_env
 from benchyard.devboxes.base import NewFolder
@@ -66,7 +65,7 @@ async def collect_logs(context: TrialContext) -> None:
 
 async def _paths(context: TrialContext) -> list[str]:
     """Return the files in the folder of logs, the trajectory first."""
-    tools, devbox_id = context.services.tools, context.the_devbox.id
+    tools, devbox_id = context.tools, context.the_devbox.id
     folder = context.task().logs_folder
     # In a later round only files that it changed: the prompt was written when it began.
     prompt = context.task().prompt_file if context.round > 1 else None
@@ -102,7 +101,7 @@ def _in_order(found: set[str]) -> list[str]:
 
 async def _keep(context: TrialContext, path: str, most: int, clean: Scrubber) -> int:
     """Store a file, without secrets, as a trace of the run, once; returns its size."""
-    tools = context.services.tools
+    tools = context.tools
     name = _name(clean.text(path.removeprefix(context.task().logs_folder).strip("/")))
     if context.round > 1:
         name = f"round-{context.round}__{name}"[:200]
@@ -116,7 +115,7 @@ async def _keep(context: TrialContext, path: str, most: int, clean: Scrubber) ->
         # In pieces from disk to disk: its size is up to the agent.
         pieces = clean.pieces(read_pieces(descriptor, path, about.st_size))
         run_id = str(context.trial.scenario_run_id)
-        await context.services.traces.keep(run_id, name, pieces, None if path == TRAJECTORY else "file")
+        await context.traces.keep(run_id, name, pieces, None if path == TRAJECTORY else "file")
         return about.st_size
     finally:
         os.close(descriptor)
@@ -146,25 +145,24 @@ def _waits(context: TrialContext) -> float:
 
 async def provision(context: TrialContext) -> None:
     """Begin the scenario run, and wait until its devbox runs."""
-    services, trial = context.services, context.trial
-    run_id = id_from_bytes(RUN_PREFIX, services.tools.vault.derive("trial-runs", trial.id))
+    tools = context.tools
+    run_id = id_from_bytes(RUN_PREFIX, tools.vault.derive("trial-runs", context.trial.id))
     # Noted before the run exists: a cancellation must know which run to end.
     context.note(scenario_run_id=run_id)
     if not context.is_fresh:
-        context.run = await retry_store(partial(services.runs.records.find, run_id))
+        context.run = await retry_store(context.runs.records.find, run_id)
     if context.run is None:
         context.run = await _begin_run(context, run_id)
     context.note(devbox_id=context.run.devbox_id)
-    context.devbox = await services.tools.live_devboxes.wait(
-        context.run.devbox_id, _is_up, PROVISION_SECONDS * context.multiplier
+    context.devbox = await tools.live_devboxes.wait(
+        context.run.devbox_id,
+        lambda devbox: devbox.status not in BOOTING,
+        PROVISION_SECONDS * context.multiplier,
     )
     if context.devbox.status in BOOTING:
         raise TrialFailed("infrastructure", "ProvisionTimeout", "the devbox did not come up in time")
-    context.note(
-        network=plan_of_devbox(services.tools, context.devbox).word(
-            asks_models=context.inputs.route is not None
-        )
-    )
+    network = plan_of_devbox(tools, context.devbox)
+    context.note(network=network.word(asks_models=context.inputs.route is not None))
     if context.is_scored:
         await _recall(context)
     elif context.devbox.status in ENDED:
@@ -176,9 +174,7 @@ async def _begin_run(context: TrialContext, run_id: str) -> ScenarioRun:
     try:
         await _check_secrets(context)
         await _build(context)
-        return await run_to_end(
-            retry_store(partial(context.services.runs.begin, Caller(run_id), _start(context)))
-        )
+        return await run_to_end(retry_store(context.runs.begin, Caller(run_id), _start(context)))
     except BuildFailed as error:
         context.note(scenario_run_id=None)
         raise failure_of_setup("EnvironmentBuildFailed", error.message) from error
@@ -189,19 +185,19 @@ async def _begin_run(context: TrialContext, run_id: str) -> ScenarioRun:
 
 async def _build(context: TrialContext) -> None:
     """Build the images of the scenario if necessary, and show that as a preparation."""
-    prerequisites, scenario = context.services.runs.prerequisites, context.inputs.scenario
+    prerequisites, scenario = context.runs.prerequisites, context.inputs.scenario
     unbuilt = await prerequisites.unbuilt(scenario)
     if not unbuilt:
         await prerequisites.built(scenario)
         return
     begun = now_ms()
     context.note(activity=", ".join(unbuilt))
-    context.services.job_store.soon(context.trial)
+    context.job_store.soon(context.trial)
     try:
         await prerequisites.built(scenario)
     finally:
         context.note(activity=None, preparing_ms=max(0, now_ms() - begun))
-    context.services.job_store.soon(context.trial)
+    context.job_store.soon(context.trial)
 
 
 async def _check_secrets(context: TrialContext) -> None:
@@ -209,7 +205,7 @@ async def _check_secrets(context: TrialContext) -> None:
     environment = context.config.agent_environment
     try:
         for name in ((environment and environment.secrets) or {}).values():
-            await retry_store(partial(context.services.tools.secrets.value, name))
+            await retry_store(context.tools.secrets.value, name)
     except NotFound as error:
         raise TrialFailed("infrastructure", "SecretGone", error.message) from error
 
@@ -266,9 +262,9 @@ async def set_up(context: TrialContext, launch: Launch) -> None:
     """Prepare the devbox for the agent: the prompt, the agent's own files, and a folder for its logs."""
     task, devbox_id = context.task(), context.the_devbox.id
     if context.inputs.route is not None:
-        require_gateway(context.services.tools, context.the_devbox)
+        require_gateway(context.tools, context.the_devbox)
         # Also for an agent at work: the gateway may have been killed with the server.
-        await context.services.access.open(
+        await context.access.open(
             context.inputs.job, context.trial, devbox_id, context.inputs.route, context.agent_seconds()
         )
     if await _known_execution(context) is not None:
@@ -280,9 +276,9 @@ async def set_up(context: TrialContext, launch: Launch) -> None:
                 await _make_folders(context)
             for path, content in {**launch.files, task.prompt_file: task.prompt.encode()}.items():
                 await _put_anew(context, path, content)
-            if context.round == 1 and not context.services.tools.host.pretends:
+            if context.round == 1 and not context.tools.host.pretends:
                 # These changes are not the agent's: exclude them from the tamper report.
-                await context.services.tools.host.rooms.mark(devbox_id)
+                await context.tools.host.rooms.mark(devbox_id)
     except TimeoutError as error:
         raise TrialFailed("infrastructure", "SetupTimeout", "the agent was not set up in time") from error
 
@@ -290,18 +286,18 @@ async def set_up(context: TrialContext, launch: Launch) -> None:
 async def _make_folders(context: TrialContext) -> None:
     task, devbox_id = context.task(), context.the_devbox.id
     wanted = [NewFolder(PROMPT_FILE.rpartition("/")[0]), NewFolder(task.logs_folder, owner=context.user)]
-    if await context.services.tools.host.rooms.make_folders(devbox_id, wanted):
+    if await context.tools.host.rooms.make_folders(devbox_id, wanted):
         return
     folders = (PROMPT_FILE.rpartition("/")[0], task.logs_folder, context.user)
     argv = ("/bin/sh", "-c", _MAKE_FOLDERS, "sh", *folders)
     request = ExecRequest(id=context.in_round(_SETUP_EXECUTION), argv=argv, cwd="/", user="root")
-    if failure := await run_step(context.services.tools, devbox_id, request):
+    if failure := await run_step(context.tools, devbox_id, request):
         raise failure_of_setup("SetupError", f"the agent's folders could not be made: {failure}")
 
 
 async def _put_anew(context: TrialContext, path: str, content: bytes) -> None:
     """Write a file of the agent; raises TrialFailed if a full memory disk of the devbox prevents it."""
-    tools = context.services.tools
+    tools = context.tools
     try:
         opening = tools.host.open_fresh(context.the_devbox.id, path, "root", 0o755)
         await write_content(await opening, path, content)
@@ -326,7 +322,7 @@ async def run_agent(context: TrialContext, launch: Launch) -> None:
         strict=isolation != "live",
     )
     try:
-        state = await _known_execution(context) or await context.services.tools.host.exec(devbox_id, request)
+        state = await _known_execution(context) or await context.tools.host.exec(devbox_id, request)
         async with agent_deadline(context, seconds, state) as deadline:
             state, is_late = await _wait_for_end(context, state, max(_LEAST_SECONDS, seconds + waits))
         if isolation != "live":
@@ -343,9 +339,7 @@ async def run_agent(context: TrialContext, launch: Launch) -> None:
 async def _known_execution(context: TrialContext) -> ExecutionState | None:
     """Return the agent's execution, if an earlier server began it."""
     try:
-        return await context.services.tools.host.execution(
-            context.the_devbox.id, context.in_round(AGENT_EXECUTION)
-        )
+        return await context.tools.host.execution(context.the_devbox.id, context.in_round(AGENT_EXECUTION))
     except NotFound:
         return None
 
@@ -357,7 +351,7 @@ async def _wait_for_end(
     try:
         # Counted anew after a restart: the clock may have been wrong by days before.
         async with asyncio.timeout(seconds + _GRACE_SECONDS):
-            return await wait_for_completion(context.services.tools, state), False
+            return await wait_for_completion(context.tools, state), False
     except TimeoutError:
         # Root in a devbox can stop any program that would end it; the disk is scored as it is now.
         return state, True
@@ -365,19 +359,19 @@ async def _wait_for_end(
 
 async def _stop_everything(context: TrialContext) -> None:
     """Kill all processes that the agent left, so that no work goes on after its time."""
-    devbox = await context.services.tools.live_devboxes.get(context.the_devbox.id)
+    devbox = await context.tools.live_devboxes.get(context.the_devbox.id)
     if devbox.status is DevboxStatus.RUNNING:
         try:
-            await context.services.tools.host.rooms.kill_all(devbox.id)
+            await context.tools.host.rooms.kill_all(devbox.id)
         except BenchyardError:
             # The devbox may have ended meanwhile; otherwise the error is a real one.
-            if (await context.services.tools.live_devboxes.get(devbox.id)).status is DevboxStatus.RUNNING:
+            if (await context.tools.live_devboxes.get(devbox.id)).status is DevboxStatus.RUNNING:
                 raise
 
 
 async def _judge(context: TrialContext, state: ExecutionState, printed: str, *, is_late: bool) -> None:
     """Note how the agent ended, and collect its logs; raises TrialFailed if it failed."""
-    tools, devbox_id = context.services.tools, context.the_devbox.id
+    tools, devbox_id = context.tools, context.the_devbox.id
     context.devbox = await _look_at_devbox(context)
     if context.devbox.status in ENDED:
         raise failure_of_devbox(context.devbox)
@@ -411,19 +405,17 @@ async def _last_output(context: TrialContext, state: ExecutionState) -> str:
     if context.inputs.route is None:
         return ""
     start = max(0, state.stdout_bytes - _STDOUT_BYTES)
-    pieces = context.services.tools.host.output(
-        context.the_devbox.id, state.id, "stdout", start, follow=False
-    )
+    pieces = context.tools.host.output(context.the_devbox.id, state.id, "stdout", start, follow=False)
     text = b"".join([piece async for piece in pieces])[-_STDOUT_BYTES:].decode(errors="replace")
     return text.partition("\n")[2] if start else text
 
 
 async def score(context: TrialContext) -> ContractResult:
     """Score the round; raises TrialFailed if the scorers give no result."""
-    runs, run_id = context.services.runs, str(context.trial.scenario_run_id)
+    runs, run_id = context.runs, str(context.trial.scenario_run_id)
     if context.run is None or context.run.result_of(context.round) is None:
         request = context.in_round(f"trial-{context.trial.id}")
-        await retry_store(partial(runs.score, run_id, request, is_job=True))
+        await retry_store(runs.score, run_id, request, is_job=True)
     context.run = await runs.settled(run_id)
     result = context.run.result_of(context.round)
     if result is None:
@@ -451,9 +443,7 @@ async def begin_round(context: TrialContext) -> None:
             raise TrialFailed("scenario", "SetupError", told, is_proved=True)
         if following.failure_cause == "machine":
             raise TrialFailed("infrastructure", "SetupError", told)
-        raise failure_of_setup(
-            "SetupError", told, is_disk_full=is_short(context.services.tools.settings.data)
-        )
+        raise failure_of_setup("SetupError", told, is_disk_full=is_short(context.tools.settings.data))
     if context.is_scored:
         await _recall(context)
 
@@ -462,21 +452,17 @@ async def devbox_failure(context: TrialContext, error: DevboxGone) -> TrialFaile
     """Return the failure for a devbox that has gone during an operation."""
     if context.devbox is None:
         return failure_of_error(error)
-    devbox = await context.services.tools.live_devboxes.wait(context.devbox.id, _has_ended, _GRACE_SECONDS)
+    devbox = await context.tools.live_devboxes.wait(context.devbox.id, _has_ended, _GRACE_SECONDS)
     return failure_of_devbox(devbox) if devbox.status in ENDED else failure_of_error(error)
 
 
 async def _look_at_devbox(context: TrialContext) -> Devbox:
     """Return the devbox; one that the host has lost is awaited until its record has the end."""
-    tools, devbox_id = context.services.tools, context.the_devbox.id
+    tools, devbox_id = context.tools, context.the_devbox.id
     devbox = await tools.live_devboxes.get(devbox_id)
     if devbox_id in tools.host.running() or devbox.status in SUSPENDED:
         return devbox
     return await tools.live_devboxes.wait(devbox_id, _has_ended, _GRACE_SECONDS)
-
-
-def _is_up(devbox: Devbox) -> bool:
-    return devbox.status not in BOOTING
 
 
 def _has_ended(devbox: Devbox) -> bool:

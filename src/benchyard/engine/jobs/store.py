@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
-from functools import partial
 
 from sqlalchemy import Connection, func, select
 
 from benchyard.engine.background import BackgroundTasks, retry_store
 from benchyard.engine.clock import now_ms
+from benchyard.hosts.cancellation import wait_at_most
 from benchyard.models.jobs import Job, JobEvent, Preparation
 from benchyard.models.trials import Trial
 from benchyard.store.collection import Collection, RecordUpdate
@@ -36,10 +35,6 @@ class JobStore:
         self._queue: list[tuple[str, Sequence[Change], asyncio.Future[None]]] = []
         self._is_writing = False
         self._changed: dict[str, asyncio.Event] = {}
-
-    async def add_job(self, job: Job) -> tuple[Job, bool]:
-        """Store a job unless the same request did before; returns the stored one, and whether it is new."""
-        return await self.jobs.insert_once(job)
 
     async def counts(self) -> dict[str, int]:
         """Return the number of jobs in each state."""
@@ -107,9 +102,7 @@ class JobStore:
                 # Wait for more events: a busy job has many changes.
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await changed.wait()
+            await wait_at_most(seconds, changed.wait())
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def _telling(self, job_id: str, events: Sequence[JobEvent]) -> Change:
@@ -152,7 +145,7 @@ class JobStore:
 
         error: Exception | None = None
         try:
-            await retry_store(partial(self._store.write, work))
+            await retry_store(self._store.write, work)
         except Exception as failure:
             error = failure
             raise

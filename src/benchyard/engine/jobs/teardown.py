@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterable
-from functools import partial
 
 from benchyard.agents import catalog
 from benchyard.engine.background import retry_store
@@ -37,101 +36,92 @@ class Teardown:
         self._job_store = job_store
         self._runs = runs
         self._benchmark_runs = benchmark_runs
-        self.access = access
+        self._access = access
 
     async def tear_down(self, trial: Trial) -> None:
         """End the scenario run of an ended trial, its devbox, and its access to a model."""
-        await self.access.end(trial)
+        await self._access.end(trial)
         if trial.scenario_run_id is None:
             return
         reason = trial.failure.exception_message if trial.failure else None
         with contextlib.suppress(NotFound, Conflict):
-            run = await retry_store(partial(self._runs.get, trial.scenario_run_id))
-            if run.result is not None:
-                # Also after a scorer failed: a better one may score the final state.
-                await self._complete(run.id)
-            else:
+            run = await retry_store(self._runs.get, trial.scenario_run_id)
+            if run.result is None:
                 state = _RUN_STATES.get(trial.state, RunState.FAILED)
-                await retry_store(partial(self._runs.end, run.id, state, reason))
-
-    async def _complete(self, run_id: str) -> None:
-        while True:
-            # The run may be being scored once more by request; it ends after that.
-            with contextlib.suppress(StillWaiting):
-                await retry_store(partial(self._runs.complete, run_id))
+                await retry_store(self._runs.end, run.id, state, reason)
                 return
+            # Completed also after a scorer failed: a better one may score the final state.
+            while True:
+                # The run may be being scored once more by request; it ends after that.
+                with contextlib.suppress(StillWaiting):
+                    await retry_store(self._runs.complete, run.id)
+                    return
 
     async def sweep(self, job: Job, trials: list[Trial]) -> None:
         """Tear down ended trials whose runs an earlier server did not end."""
-        ended = {each.scenario_run_id: each for each in trials if each.has_ended}
-        for run_id in (await self.unfinished(job)).values():
+        ended = {trial.scenario_run_id: trial for trial in trials if trial.has_ended}
+        for run_id in (await self._unfinished(job)).values():
             if run_id in ended:
                 await self.tear_down(ended[run_id])
 
-    async def unfinished(self, job: Job) -> dict[str, str]:
+    async def _unfinished(self, job: Job) -> dict[str, str]:
         """Return the unfinished scenario runs of a job, by their trials."""
-        found = {}
+        runs = {}
         for parent in job.benchmark_run_ids:
             for run in await self._runs.records.all({"parent": parent, "status": _UNFINISHED}):
                 # A user's own run may have joined the benchmark run; it is not the job's.
                 if TRIAL_KEY in run.metadata:
-                    found[run.metadata[TRIAL_KEY]] = run.id
-        return found
+                    runs[run.metadata[TRIAL_KEY]] = run.id
+        return runs
 
     async def close_agent(self, active: ActiveJob, agent: int) -> None:
         """End the benchmark run of an agent all of whose trials have ended."""
         score = counted_mean(active.of_agent(agent), active.job.orchestrator.suspect_rule)
         run_id = active.job.benchmark_run_ids[agent]
-        await retry_store(partial(self._benchmark_runs.conclude, run_id, "completed", score))
+        await retry_store(self._benchmark_runs.conclude, run_id, "completed", score)
 
     async def drop(self, job: Job, state: BenchmarkRunState = "canceled") -> None:
         """End the benchmark runs, as far as there are any, of a job that was ended before it had a plan."""
         for run_id in job.benchmark_run_ids:
             with contextlib.suppress(NotFound):
-                await retry_store(partial(self._benchmark_runs.conclude, run_id, state, None))
+                await retry_store(self._benchmark_runs.conclude, run_id, state, None)
 
     async def close(self, active: ActiveJob) -> None:
         """End the benchmark runs of an ended job, and the gateway's records for its budget."""
         if any(catalog.keys_of(choice.name) for choice in active.job.choices if choice.agent_id is None):
-            await self.access.forget(await self._job_store.trials.all({"parent": active.job.id}))
+            await self._access.forget(await self._job_store.trials.all({"parent": active.job.id}))
         is_whole = active.job.state not in (JobState.CANCELLED, JobState.TIMEOUT, JobState.FAILED)
         for agent, run_id in enumerate(active.job.benchmark_run_ids):
             was_cut = any(trial.state is TrialState.CANCELED for trial in active.of_agent(agent))
             is_done = is_whole or (active.is_agent_over(agent) and not was_cut)
             state: BenchmarkRunState = "completed" if is_done else "canceled"
             score = counted_mean(active.of_agent(agent), active.job.orchestrator.suspect_rule)
-            await retry_store(partial(self._benchmark_runs.conclude, run_id, state, score))
+            await retry_store(self._benchmark_runs.conclude, run_id, state, score)
 
+    async def clear_ended_jobs(self) -> None:
+        """Stop the trials of all ended jobs that still have a running benchmark run, since that ends last."""
+        under_way = await self._benchmark_runs.records.all({"status": ["running"]})
+        for job_id in {run.metadata[JOB_KEY] for run in under_way if JOB_KEY in run.metadata}:
+            job = await self._job_store.jobs.find(job_id)
+            if job is not None and job.state in ENDED_JOBS:
+                await self.cancel_begun_trials(job, await self._job_store.trials.all({"parent": job_id}))
+                trials = await self._job_store.trials.all({"parent": job_id})
+                await (self.close(ActiveJob(job, trials)) if is_planned(job, trials) else self.drop(job))
 
-async def clear_ended_jobs(job_store: JobStore, teardown: Teardown, benchmark_runs: BenchmarkRuns) -> None:
-    """Stop the trials of all ended jobs that still have a running benchmark run, since that ends last."""
-    under_way = await benchmark_runs.records.all({"status": ["running"]})
-    for job_id in {run.metadata[JOB_KEY] for run in under_way if JOB_KEY in run.metadata}:
-        job = await job_store.jobs.find(job_id)
-        if job is not None and job.state in ENDED_JOBS:
-            await cancel_begun_trials(
-                job, await job_store.trials.all({"parent": job_id}), job_store, teardown
-            )
-            trials = await job_store.trials.all({"parent": job_id})
-            await (teardown.close(ActiveJob(job, trials)) if is_planned(job, trials) else teardown.drop(job))
-
-
-async def cancel_begun_trials(
-    job: Job, trials: Iterable[Trial], job_store: JobStore, teardown: Teardown
-) -> list[Trial]:
-    """Cancel begun trials of a job that no server runs; returns them as they are then."""
-    runs = await retry_store(partial(teardown.unfinished, job))
-    failure = TrialFailed("cancelled", "Cancelled", f"the job was ended: it is {job.state}")
-    found = []
-    for trial in trials:
-        # The run, and even that the trial was begun, may not have been stored in its record.
-        run_id = runs.get(trial.id, trial.scenario_run_id)
-        if not trial.has_ended and (trial.start_time_ms is not None or run_id is not None):
-            begun = trial.model_copy(update={"scenario_run_id": run_id})
-            over = canceled_trial(await settle_cut_short(teardown.access, job, begun), failure)
-            await retry_store(partial(job_store.trial, over))
-            await teardown.tear_down(over)
-            found.append(over)
-        elif trial.has_ended and trial.id in runs:
-            await teardown.tear_down(trial)
-    return found
+    async def cancel_begun_trials(self, job: Job, trials: Iterable[Trial]) -> list[Trial]:
+        """Cancel begun trials of a job that no server runs; returns them as they are then."""
+        runs = await retry_store(self._unfinished, job)
+        failure = TrialFailed("cancelled", "Cancelled", f"the job was ended: it is {job.state}")
+        canceled = []
+        for trial in trials:
+            # The run, and even that the trial was begun, may not have been stored in its record.
+            run_id = runs.get(trial.id, trial.scenario_run_id)
+            if not trial.has_ended and (trial.start_time_ms is not None or run_id is not None):
+                begun = trial.model_copy(update={"scenario_run_id": run_id})
+                over = canceled_trial(await settle_cut_short(self._access, job, begun), failure)
+                await retry_store(self._job_store.trial, over)
+                await self.tear_down(over)
+                canceled.append(over)
+            elif trial.has_ended and trial.id in runs:
+                await self.tear_down(trial)
+        return canceled

@@ -1,12 +1,13 @@
 """Context of one trial: its agent and scenario, its round, and the results of its stages so far."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from benchyard.agents.base import Agent, Launch, ModelAccess, Task
+from benchyard.agents.base import Agent, Launch, Task
 from benchyard.devboxes.base import HostFolder
+from benchyard.engine.agents.service import Agents
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import usual_home
@@ -20,7 +21,6 @@ from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.engine.runs.traces import Traces
 from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import NotFound, UsageError
-from benchyard.models.agents import AgentChoice, RegisteredAgent
 from benchyard.models.devboxes import Devbox
 from benchyard.models.jobs import AgentConfig, Job
 from benchyard.models.runs import ContractResult, RunState, ScenarioRun
@@ -48,13 +48,32 @@ class TrialInputs:
     """Route to its model; None for an agent that does not use the gateway."""
 
 
-class RoundContext:
-    """A trial in one of its rounds; most trials have one round."""
+class TrialContext:
+    """A trial in one of its rounds, and the results of its stages so far; most trials have one round."""
 
-    def __init__(self, inputs: TrialInputs, trial: Trial, on_change: Callable[[Trial], None]) -> None:
+    def __init__(
+        self,
+        tools: EngineContext,
+        runs: ScenarioRuns,
+        traces: Traces,
+        job_store: JobStore,
+        access: TrialModelAccess,
+        inputs: TrialInputs,
+        trial: Trial,
+        on_change: Callable[[Trial], None],
+    ) -> None:
+        self.tools = tools
+        self.runs = runs
+        self.traces = traces
+        self.job_store = job_store
+        self.access = access
         self.inputs = inputs
         self.trial = trial
         self._on_change = on_change
+        self.is_fresh = trial.start_time_ms is None
+        """True if no earlier server has begun the trial: then there is no earlier work to find."""
+        self.devbox: Devbox | None = None
+        self.stage_name = ""
         self.run: ScenarioRun | None = None
         self.last_error: str | None = None
         """Error of the agent's last model call."""
@@ -152,36 +171,10 @@ class RoundContext:
         self.note(ended_by=reason)
         self.note_round(ended_by=reason)
 
-
-@dataclass(frozen=True)
-class TrialServices:
-    """Collaborators of all trials."""
-
-    tools: EngineContext
-    runs: ScenarioRuns
-    traces: Traces
-    job_store: JobStore
-    access: TrialModelAccess
-
-
-class TrialContext(RoundContext):
-    """A trial and the results of its stages so far."""
-
-    def __init__(
-        self, services: TrialServices, inputs: TrialInputs, trial: Trial, on_change: Callable[[Trial], None]
-    ) -> None:
-        super().__init__(inputs, trial, on_change)
-        self.services = services
-        self.is_fresh = trial.start_time_ms is None
-        """True if no earlier server has begun the trial: then there is no earlier work to find."""
-        self.devbox: Devbox | None = None
-        self.stage_name = ""
-
     @property
     def user(self) -> str:
         """Return the user of the devbox."""
-        user = self.the_devbox.launch_parameters.user_parameters
-        return user.username if user else "user"
+        return self.the_devbox.launch_parameters.username
 
     @property
     def the_devbox(self) -> Devbox:
@@ -199,6 +192,7 @@ class TrialContext(RoundContext):
     def task(self) -> Task:
         """Return the task for the agent."""
         continues = self.round > 1 and self.is_shared and self.inputs.agent.can_continue
+        route = self.inputs.route
         return Task(
             prompt=self._prompt(continues=continues),
             working_directory=self.working_directory,
@@ -207,21 +201,17 @@ class TrialContext(RoundContext):
             continues=continues,
             user=self.user,
             model=self.config.model_name,
-            access=self._access(),
+            access=self.access.told(self.trial, self.the_devbox.id, route) if route else None,
             is_online=self.trial.network == "open",
         )
 
     def _prompt(self, *, continues: bool) -> str:
         """Return the prompt; without a conversation to continue, a further try repeats the whole task."""
-        told = prompt_of(self.scenario)
+        prompt = prompt_of(self.scenario)
         following = self.run.next_round if self.run else None
         if self.round == 1 or not self.is_shared or following is None:
-            return told
-        return following.problem_statement if continues else f"{told}\n\n{following.problem_statement}"
-
-    def _access(self) -> ModelAccess | None:
-        route = self.inputs.route
-        return self.services.access.told(self.trial, self.the_devbox.id, route) if route else None
+            return prompt
+        return following.problem_statement if continues else f"{prompt}\n\n{following.problem_statement}"
 
     def launch(self) -> Launch | None:
         """Return the agent's launch; None if there is no program to start."""
@@ -237,7 +227,7 @@ class TrialContext(RoundContext):
         if self.trial.start_time_ms is None:
             changes["start_time_ms"] = begun
         self.note(**changes)
-        self.services.job_store.soon(self.trial)
+        self.job_store.soon(self.trial)
         yield
         over = Stage(name=name, start_ms=begun, end_ms=max(begun, now_ms()))
         # A resumed trial goes through its stages again, and finds them done.
@@ -278,7 +268,7 @@ async def trial_scrubber(context: TrialContext) -> Scrubber:
     if context.inputs.route is not None and context.inputs.route.secret is not None:
         # The job need not name this secret: the server may keep it for all jobs.
         names.append(context.inputs.route.secret)
-    return await scrubber_of(context.services.tools, context.trial.devbox_id or "", names)
+    return await scrubber_of(context.tools, context.trial.devbox_id or "", names)
 
 
 def failed_trial(trial: Trial, failure: TrialFailed, stage: str | None = None) -> Trial:
@@ -304,63 +294,27 @@ def _ended_trial(trial: Trial, **changes: object) -> Trial:
 
 def prompt_of(scenario: Scenario) -> str:
     """Return the prompt for an agent: the problem statement and any additional context."""
-    told = scenario.input_context
-    if not told.additional_context:
-        return told.problem_statement
-    context = told.model_dump_json(include={"additional_context"}, indent=2)
-    return f"{told.problem_statement}\n\n## Additional context\n\n```json\n{context}\n```\n"
+    inputs = scenario.input_context
+    if not inputs.additional_context:
+        return inputs.problem_statement
+    context = inputs.model_dump_json(include={"additional_context"}, indent=2)
+    return f"{inputs.problem_statement}\n\n## Additional context\n\n```json\n{context}\n```\n"
 
 
-class AgentProvider(Protocol):
-    """Source of agents."""
-
-    async def resolve(
-        self, name: str, agent_id: str | None, version: str | None, kwargs: Mapping[str, str]
-    ) -> AgentChoice:
-        """Return the choice of an agent; raises UsageError with the known ones."""
-
-    async def check(self, choice: AgentChoice, model: str | None) -> Agent[Any] | None:
-        """Return a public agent, else None; raises UsageError if it cannot run with this model."""
-
-    async def missing(self, choice: AgentChoice) -> RegisteredAgent | None:
-        """Return the agent that must be installed before this choice can be used; None if it is there."""
-
-    async def ready(self, choice: AgentChoice) -> tuple[Agent[Any], tuple[HostFolder, ...]]:
-        """Return the agent, installed, and the folders its devbox must show."""
-
-
-class JobInputs:
-    """Finds the agent, the scenario and the model of trials."""
-
-    def __init__(self, scenarios: Scenarios, agents: AgentProvider, keys: ModelKeys) -> None:
-        self._scenarios = scenarios
-        self._agents = agents
-        self._keys = keys
-
-    async def missing(self, choice: AgentChoice) -> RegisteredAgent | None:
-        """Return the agent that must be installed before this choice can be used; None if it is there."""
-        return await self._agents.missing(choice)
-
-    async def ready(self, choice: AgentChoice) -> None:
-        """Install an agent if necessary; raises an error with advice."""
-        await self._agents.ready(choice)
-
-    async def of_trial(self, job: Job, trial: Trial) -> TrialInputs:
-        """Return the inputs of a trial; raises TrialFailed if its agent is gone."""
-        scenario = await self.scenario(trial.scenario_id, job.scenario_revisions[trial.scenario])
-        choice = job.choices[trial.agent]
-        try:
-            agent, shown = await self._agents.ready(choice)
-        except NotFound as error:
-            told = f"agent {choice.name!r} ({choice.agent_id}) was deleted while the job ran"
-            raise TrialFailed("infrastructure", "AgentGone", told) from error
-        try:
-            route = await self._keys.route(agent, job.spec.agent_configs[trial.agent])
-        except UsageError as error:
-            # The secret existed when the job was created.
-            raise TrialFailed("infrastructure", "SecretGone", error.message) from error
-        return TrialInputs(job, scenario, agent, shown, route)
-
-    async def scenario(self, id: str, revision: int) -> Scenario:
-        """Return a scenario in the revision with which its job began."""
-        return await self._scenarios.at(id, revision)
+async def inputs_of_trial(
+    job: Job, trial: Trial, scenarios: Scenarios, agents: Agents, keys: ModelKeys
+) -> TrialInputs:
+    """Return the inputs of a trial; raises TrialFailed if its agent is gone."""
+    scenario = await scenarios.at(trial.scenario_id, job.scenario_revisions[trial.scenario])
+    choice = job.choices[trial.agent]
+    try:
+        agent, shown = await agents.ready(choice)
+    except NotFound as error:
+        message = f"agent {choice.name!r} ({choice.agent_id}) was deleted while the job ran"
+        raise TrialFailed("infrastructure", "AgentGone", message) from error
+    try:
+        route = await keys.route(agent, job.spec.agent_configs[trial.agent])
+    except UsageError as error:
+        # The secret existed when the job was created.
+        raise TrialFailed("infrastructure", "SecretGone", error.message) from error
+    return TrialInputs(job, scenario, agent, shown, route)

@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 from benchyard.devboxes.base import Capability, Network
 from benchyard.engine.background import retry_store
@@ -51,8 +50,7 @@ def check_egress(tools: EngineContext, request: DevboxRequest, egress: Egress | 
 
 def check_plan(tools: EngineContext, plan: NetworkPlan) -> None:
     """Refuse a plan that this server cannot enforce for lack of a gateway or of its driver's capabilities."""
-    capabilities, _ = tools.host.report()
-    if plan.network is Network.NONE and Capability.NO_NETWORK not in capabilities:
+    if plan.network is Network.NONE and Capability.NO_NETWORK not in tools.host.capabilities:
         raise NotSupported(
             "this server's driver cannot keep devboxes from the network, so it cannot keep a network policy; "
             "use the native driver, or a policy with allow_all"
@@ -65,8 +63,7 @@ def check_phases(tools: EngineContext, purpose: DevboxPurpose | None) -> None:
     """Refuse a policy that changes while a devbox runs if this server has no gateway to enforce it."""
     if purpose is None or purpose.agent_egress is None:
         return
-    capabilities, _ = tools.host.report()
-    if Capability.NO_NETWORK not in capabilities or tools.egress is None:
+    if Capability.NO_NETWORK not in tools.host.capabilities or tools.egress is None:
         raise NotSupported("this server cannot change what a devbox reaches; use the native driver")
 
 
@@ -126,7 +123,7 @@ async def _switch(tools: EngineContext, devbox: Devbox, egress: Egress) -> Devbo
         return record.model_copy(update={"egress": egress})
 
     # Store first: after a crash, the next server must not allow more than this.
-    record = await retry_store(partial(tools.live_devboxes.change, devbox.id, changed))
+    record = await retry_store(tools.live_devboxes.change, devbox.id, changed)
     await open_door(tools, record)
     return record
 

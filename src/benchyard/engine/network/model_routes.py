@@ -44,11 +44,8 @@ class ModelUpstreams:
     """All upstreams that this server knows."""
 
     def __init__(self, settings: Settings) -> None:
-        self._own = {name: check_url(url) for name, url in settings.upstreams.items()}
+        self._own = {name: check_url(each.url) for name, each in settings.upstreams.items()}
         self._keyless = settings.keyless_upstreams
-        strays = self._keyless - {*self._own, *_PROVIDERS}
-        if strays:
-            raise UsageError(f"no upstream is called {', '.join(sorted(strays))}; name it with --upstream")
 
     @property
     def own(self) -> frozenset[str]:
@@ -97,7 +94,7 @@ def check_url(url: str) -> str:
         port_is_right = False
     is_plain = port_is_right and _PLAIN.fullmatch(url) is not None
     if not is_plain or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"{url[:200]!r} is no address of an upstream; give one as http://HOST:PORT")
+        raise UsageError(f"{url[:200]!r} is not the address of an upstream; give one as http://HOST:PORT")
     if "@" in parts.netloc or "?" in url or "#" in url:
         raise UsageError("the address of an upstream has no user, query or fragment; its key is a secret")
     return url.rstrip("/")
@@ -196,7 +193,11 @@ class ModelKeys:
                 return named
             return ModelChoice(provider, model or "")
         if named is None:
-            what = f"model {model[:100]!r} can be anybody's" if model else "give a model or a provider"
+            what = (
+                f"model {model[:100]!r} could belong to any provider"
+                if model
+                else "give a model or a provider"
+            )
             raise UsageError(f"{what}; say `provider`: one of {self._upstreams.listed}", field="provider")
         return named
 

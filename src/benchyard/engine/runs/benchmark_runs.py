@@ -1,10 +1,9 @@
 """Benchmark runs for the API: the scenario runs of one agent over one benchmark."""
 
 import asyncio
-import contextlib
 from functools import partial
 
-from benchyard.engine.background import retry_store
+from benchyard.engine.background import benchmark_run_key, retry_store
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.runs.scenario_runs import HOLD_SECONDS, ScenarioRuns, require_no_job
@@ -12,7 +11,7 @@ from benchyard.engine.runs.start import check_required_values, seal_profile
 from benchyard.engine.scenarios import public
 from benchyard.engine.scenarios.benchmarks import Benchmarks
 from benchyard.errors import Conflict, UsageError
-from benchyard.hosts.cancellation import run_to_end
+from benchyard.hosts.cancellation import run_to_end, wait_at_most
 from benchyard.models.pages import Page, Query
 from benchyard.models.runs import (
     ENDED_RUNS,
@@ -137,37 +136,35 @@ class BenchmarkRuns:
         if run.is_closing:
             self._settle(id)
             # A long end goes on after the answer; the score can be read later.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(HOLD_SECONDS):
-                    await self._tools.work.settle(_key(id))
+            await wait_at_most(HOLD_SECONDS, self._tools.work.settle(benchmark_run_key(id)))
         return await self.records.get(id)
 
     def _settle(self, id: str) -> None:
-        if not self._tools.work.under_way(_key(id)):
-            self._tools.work.start(_key(id), partial(self._close, id))
+        if not self._tools.work.under_way(benchmark_run_key(id)):
+            self._tools.work.start(benchmark_run_key(id), partial(self._close, id))
 
     async def _close(self, id: str) -> None:
         """End every scenario run of an ended benchmark run, and compute its score."""
-        run = await retry_store(partial(self.records.get, id))
-        children = await retry_store(partial(self._children, id))
+        run = await retry_store(self.records.get, id)
+        children = await retry_store(self._children, id)
         turns = asyncio.Semaphore(_AT_ONCE)
         keeps = run.state == "completed"
         await asyncio.gather(*(self._close_one(each, turns, keeps=keeps) for each in children))
-        scored = await retry_store(partial(self._children, id))
+        scored = await retry_store(self._children, id)
 
         def apply(run: BenchmarkRun) -> BenchmarkRun:
             return run.model_copy(update={"score": score_of(scored), "is_closing": False})
 
-        await retry_store(partial(self.records.change, id, apply))
+        await retry_store(self.records.change, id, apply)
 
     async def _close_one(self, run: ScenarioRun, turns: asyncio.Semaphore, *, keeps: bool) -> None:
         async with turns:
             if keeps and run.state is RunState.SCORING:
                 run = await self._runs.settled(run.id)
             if run.state is RunState.SCORED:
-                await retry_store(partial(self._runs.complete, run.id))
+                await retry_store(self._runs.complete, run.id)
             elif run.state not in ENDED_RUNS:
-                await retry_store(partial(self._runs.cancel, run.id))
+                await retry_store(self._runs.cancel, run.id)
 
     async def _children(self, id: str) -> list[ScenarioRun]:
         return await self._runs.records.all({"parent": id})
@@ -178,7 +175,3 @@ def score_of(runs: list[ScenarioRun]) -> float | None:
     if not runs:
         return None
     return round(sum(run.result.score if run.result else 0.0 for run in runs) / len(runs), 9)
-
-
-def _key(id: str) -> str:
-    return f"benchmark-run/{id}/end"

@@ -1,11 +1,11 @@
 """Records of scenario runs: atomic changes, and waiting for them."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 from benchyard.errors import StillWaiting
+from benchyard.hosts.cancellation import wait_at_most
 from benchyard.models.runs import ScenarioRun
 from benchyard.store.collection import Collection
 
@@ -22,10 +22,6 @@ class RunRecords:
         self.records = records
         self._changed: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
 
-    async def get(self, id: str) -> ScenarioRun:
-        """Return the run with this id; raises NotFound."""
-        return await self.records.get(id)
-
     async def change(self, id: str, change: Change) -> ScenarioRun:
         """Replace a record by the result of `change`; raises NotFound."""
         run = await self.records.change(id, change)
@@ -41,7 +37,5 @@ class RunRecords:
             if left <= 0:
                 raise StillWaiting(f"scenario run {id} is {run.state}; ask again", status=run.state)
             changed = self._changed.setdefault(id, asyncio.Event())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, _LOOK_SECONDS)):
-                    await changed.wait()
+            await wait_at_most(min(left, _LOOK_SECONDS), changed.wait())
         return run

@@ -1,7 +1,6 @@
 """Reports of references: their effects beside the work, for comparison with other runs."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 from benchyard.engine.background import retry_store
 from benchyard.engine.clock import now_ms
@@ -27,18 +26,18 @@ class ReferenceReports:
         """Return the result with its suspicions; a reference's own result becomes the measure for others."""
         if case.is_reference:
             if result.score >= _FULL and case.kept is None:
-                await retry_store(partial(self._remember, case.scenario, result, report))
+                await retry_store(self._remember, case.scenario, result, report)
             return result.model_copy(update={"suspicions": []})
         found = suspicions(result, report)
         if found or (result.isolation == "live" and report.processes):
-            found = suspicions(result, report, await retry_store(partial(self._known_report, case.scenario)))
+            found = suspicions(result, report, await retry_store(self._known_report, case.scenario))
         return result.model_copy(update={"suspicions": found})
 
     async def counted(self, case: ScoringCase, function: str) -> Sequence[CountedTests]:
         """Return the tests that a scorer's report counted for the reference; empty if that is unknown."""
         if case.is_reference:
             return ()
-        known = await retry_store(partial(self._known_report, case.scenario))
+        known = await retry_store(self._known_report, case.scenario)
         return known.counted.get(function, ()) if known else ()
 
     async def _known_report(self, scenario: Scenario) -> ReferenceReport | None:

@@ -9,7 +9,6 @@ import math
 import time
 from collections import OrderedDict
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -25,7 +24,7 @@ from benchyard.engine.runs.results import Outcome
 from benchyard.engine.runs.scorer_failures import TRIES as SCORER_TRIES
 from benchyard.engine.runs.scorer_failures import ReferenceVerdict, is_undecided, judge_by_reference
 from benchyard.engine.runs.start import RUN_PREFIX, RunPlan, open_profile
-from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError, from_os
+from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError, message_of
 from benchyard.hosts.cancellation import run_to_end
 from benchyard.hosts.host import ExecRequest
 from benchyard.models.devboxes import Devbox, DevboxStatus
@@ -135,7 +134,7 @@ class ReferenceRuns:
             except TimeoutError:
                 unknown = "it took too long"
             except (BenchyardError, OSError) as error:
-                unknown = from_os(error).message if isinstance(error, OSError) else error.message
+                unknown = message_of(error)
             tries -= 1
         return ReferenceVerdict({}, with_start=with_start, unknown=unknown)
 
@@ -145,7 +144,7 @@ class ReferenceRuns:
         is_over = False
         start = await self._start(run, scenario, with_start=with_start)
         try:
-            begun = await run_to_end(retry_store(partial(self._runs.begin, Caller(id), start)))
+            begun = await run_to_end(retry_store(self._runs.begin, Caller(id), start))
             devbox = await self._wait_until_booted(begun.devbox_id)
             failures, setup = await self._walk_steps(id, run, scenario, None if with_start else devbox)
             await self._runs.complete(id)
@@ -170,7 +169,7 @@ class ReferenceRuns:
         for number in range(1, last + 1):
             if applied_in is not None:
                 await self._apply(of_round(scenario, number), applied_in, number)
-            await retry_store(partial(self._runs.score, id, f"reference-{number}"))
+            await retry_store(self._runs.score, id, f"reference-{number}")
             scored = await self._runs.settled(id)
             result = scored.result_of(number)
             if result is None:
@@ -193,7 +192,7 @@ class ReferenceRuns:
     async def _start(self, run: ScenarioRun, scenario: Scenario, *, with_start: bool) -> RunPlan:
         """Return a plan like that of the judged run: same variables, secrets, mounts, network and time."""
         try:
-            worked_in = await retry_store(partial(self._tools.live_devboxes.get, run.devbox_id))
+            worked_in = await retry_store(self._tools.live_devboxes.get, run.devbox_id)
             mounts = open_profile(RunProfile(mounts=worked_in.mounts), self._tools.vault).mounts
         except NotFound:
             mounts = None
@@ -219,7 +218,9 @@ class ReferenceRuns:
         )
 
     async def _wait_until_booted(self, devbox_id: str) -> Devbox:
-        devbox = await self._tools.live_devboxes.wait(devbox_id, _has_booted, _BOOT_SECONDS)
+        devbox = await self._tools.live_devboxes.wait(
+            devbox_id, lambda record: record.status not in BOOTING, _BOOT_SECONDS
+        )
         if devbox.status is not DevboxStatus.RUNNING:
             detail = devbox.state_transitions[-1].detail or devbox.failure_reason or ""
             raise Conflict(f"the devbox of the reference is {devbox.status}: {detail}")
@@ -275,7 +276,3 @@ def _longest_seconds(run: ScenarioRun, scenario: Scenario) -> float:
     scorers = len(functions_of(scenario)) * len(rounds)
     grading = SCORER_TRIES * (scenario.scorer_seconds * run.scorer_multiplier + _SLACK_SECONDS)
     return _BOOT_SECONDS + sum(map(_apply_seconds, rounds)) + scorers * grading
-
-
-def _has_booted(devbox: Devbox) -> bool:
-    return devbox.status not in BOOTING

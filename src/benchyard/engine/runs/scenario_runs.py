@@ -1,15 +1,14 @@
 """Scenario runs for the API: start, score, complete, cancel; none is lost with the server."""
 
-import asyncio
 import contextlib
-from dataclasses import dataclass
 from functools import partial
 
-from benchyard.engine.background import retry_store
+from benchyard.engine.background import retry_store, run_key_prefix, scoring_key
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.devboxes.boot import prepare_step
 from benchyard.engine.devboxes.service import Devboxes
+from benchyard.engine.devboxes.start_image import Prerequisites
 from benchyard.engine.devboxes.states import ENDED
 from benchyard.engine.runs.final_states import CANCELED
 from benchyard.engine.runs.model_access import RunGateways
@@ -26,12 +25,12 @@ from benchyard.engine.runs.results import (
     run_after_devbox,
     scored_run,
 )
-from benchyard.engine.runs.scoring import RunScoring, Scoring, attempt_scoring
+from benchyard.engine.runs.scoring import Scoring, reason_of
 from benchyard.engine.runs.scoring_room import frozen_id
 from benchyard.engine.runs.start import RunPlan, RunStarter, require_isolation
 from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import Conflict, NotFound, StillWaiting, UsageError
-from benchyard.hosts.cancellation import run_to_end
+from benchyard.hosts.cancellation import run_to_end, wait_at_most
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.runs import (
@@ -51,48 +50,31 @@ _HOUR = 3600.0
 _S = RunState
 
 
-@dataclass(frozen=True)
-class RunCollections:
-    """Collections of scenario runs and benchmark runs."""
-
-    scenario_runs: Collection[ScenarioRun]
-    benchmark_runs: Collection[BenchmarkRun]
-
-
-@dataclass(frozen=True)
-class RunCollaborators:
-    """Collaborators of scenario runs."""
-
-    devboxes: Devboxes
-    scoring: Scoring
-    gateways: RunGateways
-
-
 class ScenarioRuns:
     """All scenario runs of this server."""
 
     def __init__(
         self,
         tools: EngineContext,
-        records: RunCollections,
+        records: Collection[ScenarioRun],
+        benchmark_runs: Collection[BenchmarkRun],
         scenarios: Scenarios,
-        collaborators: RunCollaborators,
+        devboxes: Devboxes,
+        prerequisites: Prerequisites,
+        scoring: Scoring,
+        gateways: RunGateways,
     ) -> None:
-        devboxes, scoring = collaborators.devboxes, collaborators.scoring
-        self.records = records.scenario_runs
-        self.run_records = RunRecords(records.scenario_runs)
+        self.records = records
+        self.run_records = RunRecords(records)
         self.scenarios = scenarios
         self._tools = tools
         self._devboxes = devboxes
-        self.prerequisites = devboxes.prerequisites
+        self.prerequisites = prerequisites
         self._scoring = scoring
-        self._gateways = collaborators.gateways
-        self._starting = RunStarter(tools, records.benchmark_runs, devboxes, scoring)
-        self._run_scoring = RunScoring(tools, scoring, devboxes.prerequisites)
+        self._gateways = gateways
+        self._starting = RunStarter(tools, benchmark_runs, devboxes, scoring)
         self._references = ReferenceRuns(tools, self)
-        self._rescorings = RunRescorings(
-            tools, self.run_records, scenarios, self._run_scoring, self._references
-        )
+        self._rescorings = RunRescorings(tools, self.run_records, scenarios, scoring, self._references)
 
     async def open(self) -> None:
         """Resume interrupted work: begin scorings again, and finish the ends of runs."""
@@ -108,9 +90,9 @@ class ScenarioRuns:
         for run in unfinished:
             self._watch(run.id)
             if run.state is _S.SCORING:
-                self._start_scoring(run.id)
+                self._tools.work.start(scoring_key(run.id), partial(self._score, run.id))
         for run_id in asked:
-            self._start_rescoring(run_id)
+            self._tools.work.start(scoring_key(run_id), partial(self._rescorings.run, run_id))
         for run_id in left:
             await self.cancel(run_id)
         await self._end_left()
@@ -204,7 +186,7 @@ class ScenarioRuns:
         async def begin() -> ScenarioRun:
             run = await self.run_records.change(id, apply)
             if begun:
-                self._start_scoring(id)
+                self._tools.work.start(scoring_key(id), partial(self._score, id))
             return run
 
         # The caller may be cancelled: a noted scoring must begin.
@@ -216,7 +198,14 @@ class ScenarioRuns:
         The old result stays until there is a new one; a rescoring under way goes on. The same request again
         begins nothing. Raises Conflict with the reason if there is nothing to score.
         """
-        return await run_to_end(self._rescore(id, request_id, newest=newest))
+
+        async def begin() -> ScenarioRun:
+            run, is_new = await self._rescorings.note(id, request_id, newest=newest)
+            if is_new:
+                self._tools.work.start(scoring_key(id), partial(self._rescorings.run, id))
+            return run
+
+        return await run_to_end(begin())
 
     async def rename(self, id: str, name: str) -> ScenarioRun:
         """Rename a run; raises Conflict for a run of a job."""
@@ -230,9 +219,7 @@ class ScenarioRuns:
     async def complete(self, id: str) -> ScenarioRun:
         """End a run and its devbox; raises StillWaiting if its scoring takes long."""
         if (await self.records.get(id)).state is _S.SCORING:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(HOLD_SECONDS):
-                    await self._tools.work.settle(_scoring_key(id))
+            await wait_at_most(HOLD_SECONDS, self._tools.work.settle(scoring_key(id)))
 
         def apply(run: ScenarioRun) -> ScenarioRun:
             if run.state is _S.COMPLETED:
@@ -264,7 +251,7 @@ class ScenarioRuns:
 
         run = await run_to_end(self.run_records.change(id, apply))
         if run.state is not _S.COMPLETED:
-            await self._tools.work.cancel(_scoring_key(id))
+            await self._tools.work.cancel(scoring_key(id))
             await self._scoring.forget(frozen_id(run))
             await self._scoring.finals.settle(before[0], run)
         return await self._end(run)
@@ -280,7 +267,7 @@ class ScenarioRuns:
 
     async def settled(self, id: str) -> ScenarioRun:
         """Return the run once it is not being scored any more, nor rescored from its final state."""
-        await self._tools.work.settle(_scoring_key(id))
+        await self._tools.work.settle(scoring_key(id))
         return await self.records.get(id)
 
     async def _end(self, run: ScenarioRun) -> ScenarioRun:
@@ -296,44 +283,35 @@ class ScenarioRuns:
                 await self._devboxes.shutdown(devbox_id, force=True)
 
     def _watch(self, id: str) -> None:
-        self._tools.work.start(f"run/{id}/watch", partial(self._until_gone, id))
+        self._tools.work.start(run_key_prefix(id) + "watch", partial(self._until_gone, id))
 
     async def _until_gone(self, id: str) -> None:
         """Wait for the end of a run's devbox, and note the effect on the run."""
-        run = await retry_store(partial(self.records.get, id))
+        run = await retry_store(self.records.get, id)
         with contextlib.suppress(NotFound):
             devbox = await self._tools.live_devboxes.get(run.devbox_id)
             while devbox.status not in ENDED:
                 devbox = await self._tools.live_devboxes.wait(run.devbox_id, _has_ended, _HOUR)
-            await self._tools.work.settle(_scoring_key(id))
-            run = await retry_store(partial(self.run_records.change, id, partial(run_after_devbox, devbox)))
+            await self._tools.work.settle(scoring_key(id))
+            run = await retry_store(self.run_records.change, id, partial(run_after_devbox, devbox))
             await self._gateways.end(run)
-
-    def _start_scoring(self, id: str) -> None:
-        self._tools.work.start(_scoring_key(id), partial(self._score, id))
-
-    async def _rescore(self, id: str, request_id: str | None, *, newest: bool) -> ScenarioRun:
-        run, is_new = await self._rescorings.note(id, request_id, newest=newest)
-        if is_new:
-            self._start_rescoring(id)
-        return run
-
-    def _start_rescoring(self, id: str) -> None:
-        self._tools.work.start(_scoring_key(id), partial(self._rescorings.run, id))
 
     async def _score(self, id: str) -> None:
         """Score a run; errors become its result, and the run goes on."""
-        run = await retry_store(partial(self.records.get, id))
+        run = await retry_store(self.records.get, id)
         if run.state is not _S.SCORING:
             return
-        scenario = await retry_store(partial(self.scenario, run))
+        scenario = await retry_store(self.scenario, run)
         if _is_ready(run):
             graded = of_round(scenario, run.round)
-            found = await attempt_scoring(partial(self._outcome, run, scenario), id)
-            outcome = failed_outcome(run, graded, found) if isinstance(found, str) else found
+            try:
+                outcome = await self._outcome(run, scenario)
+            except Exception as error:  # noqa: BLE001
+                # The boundary of scorings: a bug must not leave a run being scored for ever.
+                outcome = failed_outcome(run, graded, reason_of(error, id))
             outcome = await outcome_after_round(scenario, run, outcome, self._tools.workers.call)
             change = partial(scored_run, run.scorings, outcome)
-            now = await retry_store(partial(self.run_records.change, id, change))
+            now = await retry_store(self.run_records.change, id, change)
             await self._scoring.finals.settle(run, now)
             run = now
         else:
@@ -346,29 +324,31 @@ class ScenarioRuns:
         """Prepare the devbox of a run for its next step."""
         number = run.next_round.number if run.next_round else 1
         step = (scenario.steps or [])[number - 1].preparation(scenario.attachments)
-        devbox = await retry_store(partial(self._tools.live_devboxes.get, run.devbox_id))
+        devbox = await retry_store(self._tools.live_devboxes.get, run.devbox_id)
         failure = await prepare_step(self._tools, devbox, number, step) if step else None
         cause = None
         if failure is not None:
             failure, cause = await self._references.judge_setup(run, scenario, failure)
         change = partial(prepared_run, run.scorings, failure, cause)
-        await retry_store(partial(self.run_records.change, run.id, change))
+        await retry_store(self.run_records.change, run.id, change)
 
     async def _outcome(self, run: ScenarioRun, scenario: Scenario) -> Outcome:
         """Return the outcome of a run's scoring; ends its access to models first."""
         run = await self._gateways.settle(run)
         if self._is_left(run, scenario):
             await self._devboxes.retire(run.devbox_id)
-            await self._require_sound_disk(run.devbox_id)
-        outcome = await self._run_scoring.outcome(run, of_round(scenario, run.round))
+            devbox = await retry_store(self._tools.live_devboxes.get, run.devbox_id)
+            if devbox.status is DevboxStatus.SUSPENDED and not self._tools.host.rooms.has_sound_disk(
+                devbox.id
+            ):
+                # A power failure may have damaged it.
+                told = (
+                    "the machine was started anew before what its devbox left was safe on disk: run it again"
+                )
+                raise Conflict(told)
+        case = await self._scoring.case_of_devbox(run, of_round(scenario, run.round))
+        outcome = await self._scoring.score(case)
         return await self._references.judge(run, scenario, outcome)
-
-    async def _require_sound_disk(self, devbox_id: str) -> None:
-        """Raise Conflict if a power failure may have damaged the disk of a devbox."""
-        devbox = await retry_store(partial(self._tools.live_devboxes.get, devbox_id))
-        if devbox.status is DevboxStatus.SUSPENDED and not self._tools.host.rooms.has_sound_disk(devbox_id):
-            told = "the machine was started anew before what its devbox left was safe on disk: run it again"
-            raise Conflict(told)
 
     def _is_left(self, run: ScenarioRun, scenario: Scenario) -> bool:
         """Tell whether all work in a run's devbox is over, so that its disk need not be copied."""
@@ -377,10 +357,6 @@ class ScenarioRuns:
         is_apart = graded.scoring_isolation != "live" and not graded.collect_commands
         can_take = not self._tools.host.pretends and self._tools.host.rooms.can_take()
         return TRIAL_KEY in run.metadata and is_last and is_apart and can_take
-
-
-def _scoring_key(run_id: str) -> str:
-    return f"run/{run_id}/scoring"
 
 
 def _is_ready(run: ScenarioRun) -> bool:

@@ -357,8 +357,7 @@ class ScoringCase:
     @property
     def user(self) -> str:
         """Return the user that the work was done as."""
-        user = self.devbox.launch_parameters.user_parameters
-        return user.username if user else "user"
+        return self.devbox.launch_parameters.username
 
 
 @dataclass(frozen=True)
@@ -393,25 +392,22 @@ class RoomContext:
         if user is not None and not self.tools.host.pretends:
             kit = await answer_command.kit(self.kits)
             offered = AnswerUser(self.case.user, python_kit.program(kit.target))
-        given = {}
-        for name, secret in (self.case.scenario.scoring_secrets or {}).items():
-            given[name] = await self._secret(secret)
+        env = {}
+        for variable, name in (self.case.scenario.scoring_secrets or {}).items():
+            try:
+                env[variable] = await retry_store(self.tools.secrets.value, name)
+            except NotFound as error:
+                reason = f"the scenario's scorers need a secret: {error.message}"
+                raise ScorerFailed(reason, cause="machine") from error
         return RoomRequest(
             devbox_id=devbox_id,
             user=user or self.case.user,
             working_directory=self.case.working_directory,
             seconds=self.case.scorer_seconds,
-            env=given,
+            env=env,
             label=f"{self.case.run.scorings}-{index}",
             answer=offered,
         )
-
-    async def _secret(self, name: str) -> str:
-        try:
-            return await retry_store(partial(self.tools.secrets.value, name))
-        except NotFound as error:
-            told = f"the scenario's scorers need a secret: {error.message}"
-            raise ScorerFailed(told, cause="machine") from error
 
     async def make_kits(self, scorer: Scorer[Any]) -> tuple[Kit, ...]:
         """Return the kits of a scorer; raises ScorerFailed, with the machine as its default cause."""
@@ -424,10 +420,20 @@ class RoomContext:
         """Let a scorer grade, and note which changed files are opened meanwhile."""
         if path := await self._keep_trajectory(room):
             scorer.context = replace(scorer.context, facts={**self.case.facts, "trajectory_path": path})
+        paths = self.findings.watched()
+        opened: OpenedFiles | None = None
         began = time.monotonic()
         try:
-            return await self._grade_watched(scorer, devbox_id, room)
+            if not paths:
+                self.findings.saw(None if self.findings.changes is None else [])
+                return await scorer.score(room)
+            async with self.tools.host.rooms.watch_opens(devbox_id, paths) as opened:
+                return await scorer.score(room)
         finally:
+            # A failed scorer has opened files too.
+            if paths:
+                self.findings.saw(opened.paths if opened else None, opened.unwatched if opened else ())
+            self.findings.put_below(room.guarded)
             is_late = time.monotonic() - began >= self.case.scorer_seconds
             self.conditions.look_at_load(
                 "the scorer's time ran out while" if is_late else "while it was scored"
@@ -443,22 +449,6 @@ class RoomContext:
         except (NotFound, Conflict):
             return None
         return await room.keep_pieces("trajectory.json", pieces)
-
-    async def _grade_watched(self, scorer: Scorer[Any], devbox_id: str, room: Room) -> Verdict:
-        paths = self.findings.watched()
-        if not paths:
-            self.findings.saw(None if self.findings.changes is None else [])
-            verdict = await scorer.score(room)
-            self.findings.put_below(room.guarded)
-            return verdict
-        opened: OpenedFiles | None = None
-        try:
-            async with self.tools.host.rooms.watch_opens(devbox_id, paths) as opened:
-                return await scorer.score(room)
-        finally:
-            # A failed scorer has opened files too.
-            self.findings.saw(opened.paths if opened else None, opened.unwatched if opened else ())
-            self.findings.put_below(room.guarded)
 
 
 class GradingRoom(ABC):
@@ -529,9 +519,8 @@ class CleanRoom(GradingRoom):
     async def _start_tools(self) -> Kit | None:
         """Return the shell and tools of the start image as a kit; None if they cannot be found or shown."""
         tools, case = self._context.tools, self._context.case
-        capabilities, _ = tools.host.report()
         kept = case.kept.start_image_id if case.kept else None
-        if Capability.MOUNTS not in capabilities or (case.kept and kept is None):
+        if Capability.MOUNTS not in tools.host.capabilities or (case.kept and kept is None):
             return None
         try:
             image = await tools.images.get(kept) if kept else await tools.images.held(case.devbox.id)
@@ -615,8 +604,7 @@ async def kits_of(scorer: Scorer[Any], kits: Kits) -> tuple[Kit, ...]:
 
 def mounts_of(tools: EngineContext, kits: tuple[Kit, ...]) -> tuple[HostFolder, ...]:
     """Return the host folders of kits; raises ScorerFailed if the driver cannot show folders."""
-    capabilities, _ = tools.host.report()
-    if kits and Capability.MOUNTS not in capabilities:
+    if kits and Capability.MOUNTS not in tools.host.capabilities:
         told = "this scorer needs a driver that can show folders; use the native driver"
         raise ScorerFailed(told, cause="machine")
     return tuple(HostFolder(kit.source, kit.target) for kit in kits)

@@ -74,7 +74,7 @@ def _without_programs(report: TamperReport, reference: ReferenceReport) -> list[
     if not gone:
         return []
     verb = "is" if len(gone) == 1 else "are"
-    return [f"{_list_text(gone, len(gone))} of the system {verb} deleted, or closed to who would run it"]
+    return [f"{_list_text(gone, len(gone))} of the system {verb} deleted or made unusable"]
 
 
 def _keeps_from_running(file: ChangedFile) -> bool:

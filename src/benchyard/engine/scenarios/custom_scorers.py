@@ -172,10 +172,9 @@ class ScorerValidation:
             told_to = ScoringContext({}, scripts, call=self._tools.workers.call)
             grading = catalog.parse(CUSTOM_TYPE, fields, told_to)
             devbox = await self._wait_until_booted(devbox_id)
-            user = devbox.launch_parameters.user_parameters
             room_request = RoomRequest(
                 devbox_id=devbox_id,
-                user=user.username if user else "user",
+                user=devbox.launch_parameters.username,
                 working_directory=environment.working_directory,
                 seconds=float(SCORER_SECONDS_DEFAULT),
             )

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any
 
 from benchyard.engine.clock import now_ms
@@ -15,12 +14,13 @@ from benchyard.errors import Conflict, Forbidden, NotFound, UsageError
 from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.models.scenarios import (
+    RULES,
     Scenario,
     ScenarioChange,
     ScenarioEnvironment,
+    ScenarioOptions,
     ScenarioRequest,
     ScoringContract,
-    ScoringRules,
     functions_of,
     revision_id,
 )
@@ -33,22 +33,18 @@ _REMEMBERED = 512
 _KEPT = {"id", "create_time_ms", "request_hash", "revision", "status", "is_public"}
 
 
-@dataclass(frozen=True)
-class ScenarioCollections:
-    """Collections of scenarios: the present ones, and their revisions."""
-
-    current: Collection[Scenario]
-    revisions: Collection[Scenario]
-
-
 class Scenarios:
     """All scenarios of this server."""
 
     def __init__(
-        self, shelves: ScenarioCollections, scorers: CustomScorers, image_resolver: ImageResolver
+        self,
+        records: Collection[Scenario],
+        revisions: Collection[Scenario],
+        scorers: CustomScorers,
+        image_resolver: ImageResolver,
     ) -> None:
-        self.records = shelves.current
-        self._revisions = shelves.revisions
+        self.records = records
+        self._revisions = revisions
         self._frozen: OrderedDict[str, Scenario] = OrderedDict()
         self._as_it_was: OrderedDict[tuple[str, int], Scenario] = OrderedDict()
         """Cached revisions under the ids of their scenarios, as runs use them."""
@@ -221,7 +217,7 @@ class Scenarios:
 
 
 def _scenario_from_request(asked: Caller, request: ScenarioRequest, *, is_public: bool) -> Scenario:
-    given = request.model_dump(exclude={"environment_parameters", *ScoringRules.model_fields})
+    given = request.model_dump(exclude={"environment_parameters", *RULES})
     return Scenario(
         **{name: value for name, value in given.items() if value is not None},
         **rules_from(request.metadata or {}, request),
@@ -235,7 +231,7 @@ def _scenario_from_request(asked: Caller, request: ScenarioRequest, *, is_public
 
 def _changes(before: Scenario, change: ScenarioChange) -> dict[str, Any]:
     plain = change.model_dump(
-        exclude={"input_context", "scoring_contract", "environment_parameters", *ScoringRules.model_fields},
+        exclude={"input_context", "scoring_contract", "environment_parameters", *RULES},
         exclude_none=True,
     )
     found: dict[str, Any] = {name: value or _EMPTY.get(name) for name, value in plain.items()}
@@ -252,14 +248,14 @@ def _changes(before: Scenario, change: ScenarioChange) -> dict[str, Any]:
     return {**found, **rules_from(change.metadata or {}, _with_previous_rules(before, change))}
 
 
-def _with_previous_rules(before: Scenario, change: ScenarioChange) -> ScoringRules:
+def _with_previous_rules(before: Scenario, change: ScenarioChange) -> ScenarioOptions:
     """Return the rules of a change; rules not in its fields or metadata stay as they were."""
-    said = rules_from(change.metadata or {}, ScoringRules())
+    said = rules_from(change.metadata or {}, ScenarioOptions())
     rules = {}
-    for name in ScoringRules.model_fields:
+    for name in RULES:
         own = getattr(change, name)
         rules[name] = own if own is not None else said.get(name, getattr(before, name))
-    return ScoringRules.model_validate(rules)
+    return ScenarioOptions.model_validate(rules)
 
 
 _EMPTY: dict[str, Any] = {"metadata": {}}

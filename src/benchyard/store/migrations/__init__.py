@@ -5,9 +5,11 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
+from benchyard.errors import StoreError
 from benchyard.store.tables import metadata
 
-_VERSIONS = Path(__file__).parent / "versions"
+FOLDER = Path(__file__).parent
+"""Folder with the folder `versions`, whose files are named by their revisions: `r0009_first_release.py`."""
 _VERSION_TABLE = "alembic_version"
 # The same table as alembic creates, since alembic continues from it.
 _MAKE_VERSION_TABLE = text(
@@ -20,27 +22,45 @@ _LOCK = 7411_0001
 
 
 def migrate(connection: Connection) -> None:
-    """Upgrade inside the caller's transaction, which on SQLite must already hold the write lock."""
-    if _revisions(connection) == [newest()]:
+    """Upgrade inside the caller's transaction, which on SQLite must already hold the write lock.
+
+    Raises StoreError for a database of a newer version, or of one before the first release.
+    """
+    known = _revisions()
+    if _revision(connection) == known[-1]:
         return
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-    if inspect(connection).has_table(_VERSION_TABLE):
-        importlib.import_module(f"{__name__}.upgrades").upgrade(connection)
-    else:
-        # Equal to the migrations of all versions, without the time that they and alembic take.
+    found = _revision(connection)
+    if found is None:
         metadata.create_all(connection, checkfirst=False)
         connection.execute(_MAKE_VERSION_TABLE)
-        connection.execute(_NOTE_VERSION, {"newest": newest()})
+        connection.execute(_NOTE_VERSION, {"newest": known[-1]})
+    elif found in known:
+        importlib.import_module(f"{__name__}.upgrades").upgrade(connection, str(FOLDER))
+    elif found < known[0]:
+        raise StoreError(
+            f"the database was made before the first release of Benchyard (schema {found}) and cannot be "
+            "upgraded; use another --data folder or --database-url"
+        )
+    else:
+        raise StoreError(
+            f"the database was made by a newer Benchyard (schema {found}); "
+            "install that version, or use another --data folder or --database-url"
+        )
 
 
 def newest() -> str:
-    """Return the newest schema version, from file names in `versions`: `r0001_first_tables.py` makes 0001."""
-    names = sorted(path.name for path in _VERSIONS.glob("r[0-9]*_*.py"))
-    return names[-1].removeprefix("r").partition("_")[0]
+    """Return the newest schema version."""
+    return _revisions()[-1]
 
 
-def _revisions(connection: Connection) -> list[str]:
+def _revisions() -> list[str]:
+    names = sorted(path.name for path in (FOLDER / "versions").glob("r[0-9]*_*.py"))
+    return [name.removeprefix("r").partition("_")[0] for name in names]
+
+
+def _revision(connection: Connection) -> str | None:
     if not inspect(connection).has_table(_VERSION_TABLE):
-        return []
-    return list(connection.execute(text(f"SELECT version_num FROM {_VERSION_TABLE}")).scalars())  # noqa: S608
+        return None
+    return str(connection.execute(text(f"SELECT version_num FROM {_VERSION_TABLE}")).scalar_one())  # noqa: S608
