@@ -12,7 +12,7 @@ WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 
-.PHONY: help setup packages fmt lint check test test-all contracts faults agents parity docs demo perf clean
+.PHONY: help setup packages fmt lint check unit test test-all contracts faults agents parity docs demo perf clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ lint: setup
 
 check: lint ## Lint, formatting, types and the rules of the house
 	$(PYTEST) tests/house -q $(ARGS)
+
+unit: setup ## Tests that only compute: no root, no server, no devbox; about a minute
+	$(PYTEST) -n $(WORKERS) -m unit -q $(ARGS)
 
 test: lint ## Everything `check` does, then every test but the slow ones
 	@PART_OF_THE_TESTS="$(ARGS)" scripts/run-tests.sh $(BIN)/python $(WORKERS) -m "not slow" $(ARGS)

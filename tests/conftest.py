@@ -3,8 +3,9 @@
 import os
 import secrets
 import signal
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from benchyard.testing.server import RunningServer
 from tests import stand_ins, warm_server
 from tests.groups import GroupScheduling, group_of, turn_of
 from tests.postgres import new_database, running_postgres
-from tests.tiers import is_left_out
+from tests.tiers import is_left_out, is_unit
 
 running_server.spawn = warm_server.spawn
 # How long an example takes says something about the machine's load only.
@@ -29,6 +30,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As for whatever is started in the background of a shell: what tests start must not inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+MOST_MEMORY = 600 * 1024**2
+"""Bytes that a worker may take up: what is kept by a test is paid for by all that come after it."""
+_TOLD = pytest.StashKey[bool]()
+_started: list[str] = []
+"""What the running test started."""
+
+
+def _noting(started: list[str]) -> Callable[[str, object], None]:
+    """What notes the starts of processes; it outlives the names of this module."""
+    starts = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system"}
+
+    def note(event: str, _arguments: object) -> None:
+        if event in starts:
+            started.append(event)
+
+    return note
+
+
+sys.addaudithook(_noting(_started))
+
 # What tests import lies in temporary folders, and stand-ins in a cache.
 os.environ.setdefault("BENCHYARD_IMPORT_FROM", f"{tempfile.gettempdir()}:{stand_ins.cache()}")
 
@@ -37,7 +58,7 @@ os.environ.setdefault("BENCHYARD_IMPORT_FROM", f"{tempfile.gettempdir()}:{stand_
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest tests first, and refuse ids that tests share: workers would run only the first.
 
-    What repeats other tests is marked as slow.
+    Each is marked with its tier: `slow` is what repeats other tests, `unit` what only computes.
     """
     seen: set[str] = set()
     for item in items:
@@ -46,7 +67,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         seen.add(item.nodeid)
         if isinstance(item, pytest.Function) and is_left_out(item):
             item.add_marker(pytest.mark.slow)
+        elif isinstance(item, pytest.Function) and is_unit(item):
+            item.add_marker(pytest.mark.unit)
     items.sort(key=lambda item: turn_of(group_of(item.nodeid)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test of the tier `unit` that starts a process."""
+    _started.clear()
+    outcome = yield
+    if _started and item.get_closest_marker("unit"):
+        pytest.fail(
+            f"a test of `make unit` started a process ({_started[0]}); say in tests/tiers.py what it needs",
+            pytrace=False,
+        )
+    return outcome
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Fail the first test after which its worker takes up too much memory."""
+    taken = _memory()
+    if taken > MOST_MEMORY and not item.session.stash.get(_TOLD, False):
+        item.session.stash[_TOLD] = True
+        pytest.fail(
+            f"this process takes up {taken // 1024**2} MB after this test, and may take up"
+            f" {MOST_MEMORY // 1024**2} MB: what do this test and those before it keep?",
+            pytrace=False,
+        )
+
+
+def _memory() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -25,7 +25,7 @@ def test_an_unknown_name_is_answered_with_those_there_are() -> None:
 
 
 @pytest.mark.parametrize("name", ["base", "local_trees", "guest", "../native", "native.py", ""])
-def test_what_is_no_driver_cannot_be_loaded(name: str) -> None:
+def test_module_without_a_driver_cannot_be_loaded(name: str) -> None:
     with pytest.raises(NotFound):
         registry.load("devboxes", name)
 
@@ -48,13 +48,13 @@ def test_outsiders_add_drivers_by_entry_point(outsider: Path) -> None:
     assert registry.load("devboxes", "moon-base").__name__ == "MoonDriver"
 
 
-def test_one_that_cannot_be_imported_says_what_is_missing(outsider: Path) -> None:
+def test_failed_import_names_the_missing_module(outsider: Path) -> None:
     outsider.write_text("import a_package_nobody_has\n")
     with pytest.raises(NotSupported, match="a_package_nobody_has"):
         registry.load("devboxes", "moon-base")
 
 
-def test_one_that_is_no_class_is_refused(outsider: Path) -> None:
+def test_entry_point_that_is_not_a_class_is_refused(outsider: Path) -> None:
     outsider.write_text("MoonDriver = 1\n")
     with pytest.raises(NotSupported, match="not a class"):
         registry.load("devboxes", "moon-base")

@@ -137,6 +137,14 @@ def test_values_that_do_not_fit_are_refused(arguments: list[str], told: str) -> 
     assert arguments[0] in refused.value.format_message()
 
 
+def test_a_variable_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCHYARD_PORT", "tcp://10.0.0.1:7411")
+    with pytest.raises(click.BadParameter) as refused:
+        settings_from([])
+    told = "Invalid value for $BENCHYARD_PORT: 'tcp://10.0.0.1:7411' is not a whole number from 0 to 65535."
+    assert refused.value.format_message() == told
+
+
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [

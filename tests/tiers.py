@@ -1,5 +1,9 @@
-"""Which tests `make test` leaves to `make test-all`: those that repeat what others show, at a cost.
+"""Which tests `make unit` has, and which `make test` leaves to `make test-all`.
 
+`make unit` has the tests that only compute: they start no process, need no root, and take milliseconds. What
+a test needs is told by its file and its fixtures; conftest.py fails one that starts a process all the same.
+
+`make test` leaves out what repeats what others show, at a cost.
 The official client is tried whole as the blocking one, and as the asynchronous one where the two differ:
 streams, long polls, pages, errors, context managers. The drivers' contract is tried whole with the native
 driver's default mode, and in part with the others. Of real agents, languages and kills `make test` has some
@@ -7,8 +11,33 @@ of each kind; `make agents`, `make parity`, `make contracts` and `make faults` h
 """
 
 import re
+from functools import cache
+from pathlib import Path
 
 import pytest
+
+NEEDS_FIXTURES = frozenset(
+    {"server", "fake_server", "podman", "postgres_url", "postgres_database", "database_url", "on_host"}
+)
+"""Fixtures with processes of their own."""
+NEEDS_WORDS = re.compile(
+    r"RunningServer|AgentYard|HostYard|(hosts|engine|testing)\.yard|open_services|podman|contract\("
+    r"|\bWorkers\(|subprocess|Popen|testing\.contracts|[Bb]uildah"
+)
+"""What stands in files of tests that start processes, or where others do it for them."""
+NEEDS_FOLDERS = ("contracts", "docs", "e2e", "faults", "house", "integrity", "sdk", "typescript", "workers")
+"""Folders under `tests` that are about more than a computation."""
+NEEDS_MORE = re.compile(
+    r"tests/("
+    r"devboxes/test_(cgroups|fake)\.py"
+    r"|engine/(network/test_gateway_access|runs/test_results)\.py"
+    r"|images/test_debian\.py"
+    r"|scorers/test_(context|reports|swebench_grading|types)\.py"
+    r"|scorers/kits/test_pythons\.py"
+    r"|scorers/graders/.*::test_it_is_a_program_too"
+    r")"
+)
+"""Tests whose helpers start processes or need root."""
 
 ASYNC_FILES = frozenset(
     f"tests/sdk/test_{name}.py"
@@ -34,9 +63,11 @@ OTHER_AGENTS = re.compile(
     r"tests/e2e/("
     r"test_agents\.py::.*\[(codex-gpt-5\.6|opencode|goose|gemini-cli|mini-swe-agent)"
     r"|test_independent_model\.py::.*\[goose"
-    r"|test_rounds\.py::test_one_that_cannot_go_on)"
+    r"|test_refusals\.py::.*\[.*-(goose|codex)"
+    r"|test_rounds\.py::test_agent_that_cannot_continue)"
 )
-"""Real agents beside claude-code and codex: fetching and starting one takes up to two minutes."""
+"""Real agents beside claude-code and codex: fetching and starting one takes up to two minutes. Each budget is
+used up by one of them."""
 OTHER_KILLS = re.compile(
     r"tests/faults/("
     r"test_agents\.py::.*\[gateway( and server)?\]"
@@ -54,6 +85,18 @@ COSTLY = re.compile(
     r")"
 )
 """Single tests that build or install for a minute what a shorter test beside them shows in small."""
+
+
+def is_unit(item: pytest.Function) -> bool:
+    """Whether the test starts no process and needs no root."""
+    if item.nodeid.split("/")[1] in NEEDS_FOLDERS or NEEDS_MORE.match(item.nodeid):
+        return False
+    return not NEEDS_FIXTURES & set(item.fixturenames) and not _needs_processes(item.path)
+
+
+@cache
+def _needs_processes(file: Path) -> bool:
+    return NEEDS_WORDS.search(file.read_text()) is not None
 
 
 def is_left_out(item: pytest.Function) -> bool:

@@ -266,8 +266,10 @@ def refused(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
 
 
-def from_os(error: OSError) -> BenchyardError:
-    """Return the error of our own tree for a refusal of the operating system."""
+def from_os(error: BenchyardError | OSError) -> BenchyardError:
+    """Return the error of our own tree for a refusal of the operating system; our own stay as they are."""
+    if isinstance(error, BenchyardError):
+        return error
     if is_disk_full(error):
         return DiskFull("the server's disk is full; free space under its data folder and try again")
     return StoreError(f"the server's disk failed: {error.strerror or error}")
@@ -275,4 +277,4 @@ def from_os(error: OSError) -> BenchyardError:
 
 def message_of(error: BenchyardError | OSError) -> str:
     """Return the message of one of our own errors, or of a refusal of the operating system."""
-    return from_os(error).message if isinstance(error, OSError) else error.message
+    return from_os(error).message

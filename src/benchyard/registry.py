@@ -2,7 +2,8 @@
 
 A room's extension is a module that defines the class named after it: `fake` defines `FakeDriver`. It may be a
 folder with a module of its kind in it: `native/driver` defines `NativeDriver`. Modules that do not are the
-room's own business. Outsiders register the class under the entry point group
+room's own business. A room may also have a folder of extensions that are all alike: each module there is one,
+and one function of the room makes their classes. Outsiders register the class under the entry point group
 `benchyard.<room>`, with the name they want it to have.
 """
 
@@ -23,6 +24,8 @@ from benchyard.errors import NotFound, NotSupported
 _KINDS = {"devboxes": "Driver", "scorers": "Scorer", "agents": "Agent", "benchmarks": "Benchmark"}
 """Room -> the contract its extensions implement, which is how their class names end."""
 
+_FAMILIES = {"scorers": ("graders", "answers")}
+"""Room -> a folder of extensions that are alike, and the module whose `class_of` makes their classes."""
 _LONGEST_NAME = 256
 
 
@@ -45,6 +48,8 @@ def _load_from(room: str, name: str, path: tuple[str, ...]) -> type[Any]:
         for entry in _entry_points(room):
             if entry.name == name:
                 return _checked(entry.load(), name)
+        if name in _family(room):
+            return _class_of_family(room, name)
         module = importlib.import_module(_module_of(room, name.replace("-", "_")))
     except ImportError as error:
         raise NotSupported(
@@ -68,7 +73,23 @@ def _own(room: str) -> frozenset[str]:
         _shown(module.name)
         for module in pkgutil.iter_modules(package.__path__)
         if _defines(room, module.name)
-    )
+    ) | _family(room)
+
+
+@functools.cache
+def _family(room: str) -> frozenset[str]:
+    """Return those of our own extensions that are modules of a folder of likes."""
+    if room not in _FAMILIES:
+        return frozenset()
+    folder = importlib.import_module(f"benchyard.{room}.{_FAMILIES[room][0]}")
+    return frozenset(_shown(module.name) for module in pkgutil.iter_modules(folder.__path__))
+
+
+def _class_of_family(room: str, name: str) -> type[Any]:
+    folder, maker = _FAMILIES[room]
+    module = importlib.import_module(f"benchyard.{room}.{folder}.{name.replace('-', '_')}")
+    made: type[Any] = importlib.import_module(f"benchyard.{room}.{maker}").class_of(module)
+    return made
 
 
 @functools.cache

@@ -38,7 +38,7 @@ def message(*content: Any, **metadata: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_one_that_never_asked_its_model_has_failed(name: str) -> None:
+def test_agent_without_a_model_call_has_failed(name: str) -> None:
     assert "without ever asking" in (judged(name, calls=0) or "")
     assert judged(name) is None
     assert "exit status 7" in (judged(name, exit_status=7) or "")
@@ -59,7 +59,7 @@ def test_one_that_never_asked_its_model_has_failed(name: str) -> None:
         ("gemini-cli", {"type": "result", "status": "error", "error": {"message": BRACKETS}}, 144),
     ],
 )
-def test_what_the_stream_says_went_wrong_is_the_reason(name: str, event: Any, status: int) -> None:
+def test_error_in_the_output_is_the_reason(name: str, event: Any, status: int) -> None:
     reason = judged(name, {"type": "other"}, event, exit_status=status)
     assert reason is not None
     assert reason.startswith("the agent gave up: ")
@@ -77,7 +77,7 @@ def test_what_the_stream_says_went_wrong_is_the_reason(name: str, event: Any, st
         ("gemini-cli", {"type": "result", "status": "error", "error": {"message": "max turns"}}, 53),
     ],
 )
-def test_one_that_used_up_its_turns_is_scored(name: str, event: Any, status: int) -> None:
+def test_agent_that_used_up_its_turns_is_scored(name: str, event: Any, status: int) -> None:
     assert judged(name, event, exit_status=status) is None
     assert judged(name, event, exit_status=status, calls=0) is not None, "it had no turn at all"
 
@@ -92,7 +92,7 @@ def test_one_that_used_up_its_turns_is_scored(name: str, event: Any, status: int
         ("gemini-cli", [{"type": "result", "status": "success"}]),
     ],
 )
-def test_what_was_overcome_or_said_by_a_model_is_no_failure(name: str, events: list[Any]) -> None:
+def test_recovered_errors_and_model_text_are_not_failures(name: str, events: list[Any]) -> None:
     assert judged(name, *events) is None
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from benchyard.agents import catalog, providers
 from benchyard.agents.base import ModelChoice
-from benchyard.agents.providers import STANDARD, choice_by_name, choose, key_variable, missing_keys
+from benchyard.agents.providers import STANDARD, choice_by_name, choose, missing_keys
 from benchyard.errors import UsageError
 
 
@@ -48,7 +48,7 @@ def test_the_only_provider_takes_what_nobody_else_claims() -> None:
     assert choose("codex", ("openai",), "meta/llama-4") == ModelChoice("openai", "meta/llama-4")
 
 
-def test_what_is_ambiguous_is_answered_with_what_to_type() -> None:
+def test_ambiguous_model_is_refused_with_what_to_type() -> None:
     said = refused("opencode", STANDARD, "llama-4", "mine")
     assert all(f"opencode:{each}/llama-4" in said for each in (*STANDARD, "mine"))
     assert "codex:openai/claude-x" in refused("codex", ("openai",), "claude-x")
@@ -82,17 +82,6 @@ def test_any_text_is_a_choice_or_is_refused(model: str, upstreams: list[str]) ->
     assert found.provider in (*STANDARD, *upstreams)
     assert found.model
     assert model.endswith(found.model)
-
-
-def test_the_first_variable_with_a_key_is_used() -> None:
-    names = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
-    assert key_variable("gemini-cli", names, {"GOOGLE_API_KEY", "OTHER"}) == "GOOGLE_API_KEY"
-    assert key_variable("gemini-cli", names, {"GOOGLE_API_KEY", "GEMINI_API_KEY"}) == "GEMINI_API_KEY"
-    with pytest.raises(UsageError) as caught:
-        key_variable("gemini-cli", names, {"OTHER"})
-    said = caught.value.message
-    assert "GEMINI_API_KEY or GOOGLE_API_KEY" in said
-    assert "benchyard secret set GEMINI_API_KEY" in said
 
 
 def test_a_key_is_there_as_a_secret_or_as_a_variable() -> None:

@@ -46,7 +46,7 @@ def test_a_prompt_of_any_length_is_no_argument_and_no_variable(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_one_that_can_go_on_with_its_conversation_is_told_so(name: str) -> None:
+def test_agent_that_can_continue_is_launched_to_continue(name: str) -> None:
     agent = made(name)
     first, again = agent.launch(task()), agent.launch(task(round=2, continues=True))
     assert first is not None
@@ -237,7 +237,7 @@ def test_versions_are_numbers_and_never_something_else_to_fetch() -> None:
         "1." + "1" * 300,
         "1.1" + "a" * 90 + "!",
     ):
-        with pytest.raises(UsageError, match="no version of agent"):
+        with pytest.raises(UsageError, match="not a valid version of agent"):
             check_version("codex", version)
 
 

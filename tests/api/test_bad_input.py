@@ -100,7 +100,7 @@ def test_an_unknown_path_is_404_and_a_wrong_verb_405(api: httpx.Client) -> None:
         ("/v1/restricted_keys", "restricted keys"),
     ],
 )
-def test_what_comes_later_answers_501_with_its_name(path: str, feature: str, api: httpx.Client) -> None:
+def test_unsupported_path_answers_501_with_its_feature(path: str, feature: str, api: httpx.Client) -> None:
     answer = api.post(path, json={})
     assert answer.status_code == 501
     assert answer.json()["details"] == {"feature": feature}

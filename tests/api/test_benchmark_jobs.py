@@ -147,7 +147,7 @@ def test_jobs_are_listed_newest_first_and_lists_are_short(http: httpx.Client, ea
     found = good(http.get(JOBS, params={"search": "first of"}))["jobs"]
     assert [each["id"] for each in found] == [first.id]
     assert good(http.get(JOBS, params={"status": "failed,running", "search": "first of"}))["jobs"] == []
-    assert "no state" in refusal(http.get(JOBS, params={"status": "odd"}), 400)
+    assert "unknown state" in refusal(http.get(JOBS, params={"status": "odd"}), 400)
 
 
 def test_events_tell_everything_in_order_and_end(http: httpx.Client, easy: str) -> None:
@@ -233,7 +233,7 @@ _AGENT = {"name": "nop"}
         ),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(
+def test_invalid_job_is_refused_and_changes_nothing(
     http: httpx.Client, spec: dict[str, Any], told: str
 ) -> None:
     before = good(http.get(JOBS, params={"limit": 1}))["total_count"]

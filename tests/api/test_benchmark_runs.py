@@ -62,7 +62,7 @@ def test_the_score_is_the_mean_over_what_was_started(http: httpx.Client) -> None
         }
 
 
-def test_what_is_being_scored_when_it_is_completed_still_counts(http: httpx.Client) -> None:
+def test_scoring_that_runs_at_completion_still_counts(http: httpx.Client) -> None:
     made = benchmark(http, "late", scenario(http, function(bash("sleep 1; echo 0.5")))["id"])
     run = begin(http, made["id"])
     child = start(http, made["scenario_ids"][0], benchmark_run_id=run["id"])
@@ -91,7 +91,7 @@ def test_an_empty_run_has_no_score(http: httpx.Client) -> None:
     assert "score" not in ended
 
 
-def test_what_a_benchmark_needs_must_be_given(http: httpx.Client) -> None:
+def test_variables_and_secrets_of_a_benchmark_are_required(http: httpx.Client) -> None:
     made = benchmark(http, "gated", required_environment_variables=["A"], required_secret_names=["S"])
     told = error_of(http.post("/v1/benchmarks/start_run", json={"benchmark_id": made["id"]}), 400)
     assert "variables A" in told

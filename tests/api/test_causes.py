@@ -254,7 +254,7 @@ def test_a_second_try_finds_a_new_room(http: httpx.Client) -> None:
     assert blamed(view) == ("complete", "answer", 0.0)
 
 
-def test_what_the_machine_lacks_is_nobodys_failure(http: httpx.Client) -> None:
+def test_missing_server_dependency_is_the_machines_failure(http: httpx.Client) -> None:
     needs = {
         "type": "python_script_scorer",
         "python_script": "print(1)",
@@ -283,7 +283,7 @@ def test_the_reference_is_tried_once_for_all(http: httpx.Client) -> None:
         run.end()
 
 
-def test_what_is_scored_again_is_judged_by_the_same_rule(http: httpx.Client) -> None:
+def test_rescored_run_is_judged_by_the_same_rule(http: httpx.Client) -> None:
     run = worked(http, KILL, function(command("true")))
     assert run.scored()["scoring_contract_result"]["score"] == 1.0
     good(run.post("complete"))

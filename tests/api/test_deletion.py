@@ -151,7 +151,7 @@ async def _note(url: str, removal: Removal) -> None:
         )
 
 
-def test_what_runs_is_not_deleted(http: httpx.Client) -> None:
+def test_running_job_blocks_deletion(http: httpx.Client) -> None:
     scenario_id = easy(http, "waits")
     benchmark = good(http.post("/v1/benchmarks", json={"name": "waits", "scenario_ids": [scenario_id]}))
     spec = {
@@ -228,7 +228,7 @@ def test_results_stay_readable_without_their_benchmark_and_its_scenarios(
     assert not list((server.data / "objects" / stored["id"]).glob("*"))
 
 
-def test_what_came_with_the_server_stays(http: httpx.Client) -> None:
+def test_public_benchmarks_cannot_be_deleted(http: httpx.Client) -> None:
     public = good(http.get("/v1/benchmarks/list_public"))["benchmarks"]
     quickstart = next(each for each in public if each["name"] == "quickstart")
     assert refusal(http.post(f"/v1/benchmarks/{quickstart['id']}/delete"), 403)

@@ -70,7 +70,7 @@ def test_execute_gives_up_waiting_but_not_the_command(devbox: DevboxOverHttp) ->
         ({"command": "true", "command_id": str(uuid.uuid4()), "shell_name": "a/b"}, "shell_name"),
     ],
 )
-def test_what_cannot_be_executed_is_400(devbox: DevboxOverHttp, body: dict[str, Any], says: str) -> None:
+def test_invalid_execution_is_400(devbox: DevboxOverHttp, body: dict[str, Any], says: str) -> None:
     assert says in refusal(devbox.post("execute", body), 400)
 
 

@@ -79,7 +79,7 @@ def test_bytes_that_are_no_text_are_not_read_as_text(devbox: DevboxOverHttp) -> 
 
 
 @pytest.mark.parametrize(("verb", "field"), [("read_file_contents", "file_path"), ("download_file", "path")])
-def test_what_cannot_be_read_is_refused(devbox: DevboxOverHttp, verb: str, field: str) -> None:
+def test_unreadable_path_is_refused(devbox: DevboxOverHttp, verb: str, field: str) -> None:
     assert refusal(devbox.post(verb, {field: "~/nothing/here"}), 404)
     devbox.run("mkdir -p ~/folder; mkfifo ~/pipe 2>/dev/null")
     assert refusal(devbox.post(verb, {field: "~/folder"}), 400)
@@ -88,7 +88,7 @@ def test_what_cannot_be_read_is_refused(devbox: DevboxOverHttp, verb: str, field
         assert refusal(devbox.post(verb, {field: wrong}), 400)
 
 
-def test_what_cannot_be_written_is_refused(devbox: DevboxOverHttp) -> None:
+def test_unwritable_path_is_refused(devbox: DevboxOverHttp) -> None:
     devbox.run("mkdir -p ~/folder; touch ~/plain")
     for path in ("~/folder", "~/plain/below"):
         answer = devbox.post("write_file_contents", {"file_path": path, "contents": "x"})
@@ -112,6 +112,15 @@ def test_what_cannot_be_written_is_refused(devbox: DevboxOverHttp) -> None:
             "4096",
         ),
         (b"--b\r\n" + b"A: b\r\n" * 50 + b"\r\nx\r\n--b--\r\n", None, "header"),
+        (
+            b"".join(
+                b'--b\r\nContent-Disposition: form-data; name="%d"\r\n\r\n\r\n' % number
+                for number in range(50)
+            ),
+            None,
+            "more than 16 parts",
+        ),
+        (b"--b\r\nA: " + b"b" * 10000 + b"\r\n\r\nx\r\n--b--\r\n", None, "header"),
     ],
 )
 def test_an_upload_that_makes_no_sense_is_400(

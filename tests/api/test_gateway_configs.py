@@ -151,7 +151,7 @@ def test_a_header_that_is_set_twice_is_refused(api: httpx.Client, name: str) -> 
         ({"gateway": "anthropic", "secret": "sec_nothing"}, "sec_nothing"),
     ],
 )
-def test_what_is_not_there_is_refused_with_what_to_do(
+def test_unknown_config_or_secret_is_refused_with_a_remedy(
     devbox: DevboxOverHttp, gateway: dict[str, str], says: str
 ) -> None:
     assert says in refusal(devbox.post("create_gateway_token", gateway), 400)

@@ -81,7 +81,7 @@ def scores(job: Job) -> list[tuple[str, float | None]]:
     return [(row["state"], row.get("score")) for row in outcome["scenario_outcomes"]]
 
 
-def test_what_a_hostile_agent_leaves_holds_nobody_up(own_server: RunningServer, http: httpx.Client) -> None:
+def test_hostile_answers_do_not_delay_other_requests(own_server: RunningServer, http: httpx.Client) -> None:
     ids = scenarios(http)
     # What a plain answer takes of memory is taken before.
     plain = Job(http, scenarios_spec(ids, agent("echo 1 > answer.txt; : > solution.py")))

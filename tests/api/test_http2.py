@@ -150,7 +150,7 @@ class TestRequests:
             ("get", "/healthz"),
         ],
     )
-    def test_what_is_not_a_request_is_400_and_the_connection_goes_on(
+    def test_invalid_request_is_400_and_the_connection_goes_on(
         self, fake_server: RunningServer, method: str, path: str
     ) -> None:
         with Framed(fake_server) as client:

@@ -82,7 +82,7 @@ def settings(*pairs: tuple[int, int]) -> bytes:
         ),
     ],
 )
-def test_what_is_not_http2_ends_the_connection(
+def test_invalid_http2_ends_the_connection(
     fake_server: RunningServer, sent: bytes, code: ErrorCodes | None
 ) -> None:
     with Rude(fake_server) as client:

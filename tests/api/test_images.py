@@ -54,7 +54,7 @@ def test_an_import_that_is_asked_for_twice_is_done_once(api: httpx.Client, tmp_p
     assert "--import-from" in refusal(ask(), 400)
 
 
-def test_what_is_no_image_is_refused(api: httpx.Client, tmp_path: Path) -> None:
+def test_invalid_image_is_refused(api: httpx.Client, tmp_path: Path) -> None:
     nonsense = tmp_path / "nonsense.tar"
     nonsense.write_bytes(b"nonsense" * 100)
     before = good(api.get("/v1/images"))

@@ -46,7 +46,7 @@ def test_nothing_is_imported_by_path_unless_the_operator_named_a_folder(tmp_path
         assert [each["name"] for each in good(api.get("/v1/images"))["images"]] == ["host"]
 
 
-def test_what_lies_elsewhere_or_is_reached_by_a_link_is_refused(tmp_path: Path) -> None:
+def test_paths_outside_and_links_are_refused(tmp_path: Path) -> None:
     allowed = root_in(tmp_path / "allowed" / "root").parent
     elsewhere = root_in(tmp_path / "allowed-not")
     (allowed / "link").symlink_to(elsewhere)
@@ -80,7 +80,7 @@ def test_what_lies_elsewhere_or_is_reached_by_a_link_is_refused(tmp_path: Path) 
             "/",
         ):
             assert "--import-from" in answer(path) or "absolute path" in answer(path), path
-        assert "no file or folder" in answer(f"{allowed}/pipe")
+        assert "neither a file nor a folder" in answer(f"{allowed}/pipe")
         for name in ("root", "inner"):
             made = good(api.post("/v1/images/import", json={"name": name, "path": f"{allowed}/{name}"}))
             assert good(api.post(f"/v1/images/{made['id']}/delete")) == {}

@@ -127,7 +127,7 @@ class TestClean:
         assert result["facts"]["shell"] == "the start's own"
         run.end()
 
-    def test_what_was_installed_is_found_by_graders(self, http: httpx.Client) -> None:
+    def test_graders_find_installed_programs(self, http: httpx.Client) -> None:
         check = "installed && python3 -c 'import made' && sudo -n true && echo 1 || echo 0"
         run = start(http, scenario(http, function(bash(check)), scoring_isolation="clean", **IN_WORK)["id"])
         run.devbox.run(
@@ -170,7 +170,7 @@ class TestAnswer:
         assert results(run.scored())[0]["output"] == "given\nnew\nnew\nb\nc\n1\n"
         run.end()
 
-    def test_what_may_not_go_over_is_named(self, http: httpx.Client) -> None:
+    def test_refused_files_of_an_answer_are_named(self, http: httpx.Client) -> None:
         run = answered(http, bash("ls -A out; echo 1"), "out")
         run.devbox.run(
             "mkdir ~/task/out; cd ~/task/out; echo x > fine; ln -s /etc/shadow stolen;"

@@ -44,7 +44,7 @@ def test_lost_key_files_are_told_of_at_the_start(server: RunningServer) -> None:
     secret_key.unlink()
     api_key.unlink()
     server.start()
-    assert f"{secret_key} was gone, and a new one was made" in server.log
+    assert f"{secret_key} was missing, and a new one was made" in server.log
     assert "KEPT" in server.log
     assert "secret update" in server.log
     assert f"{api_key} is gone" in server.log

@@ -26,7 +26,7 @@ def raw(server: RunningServer, *pieces: bytes) -> bytes:
         return answer
 
 
-def test_one_huge_header_is_431(fake_server: RunningServer) -> None:
+def test_huge_header_is_431(fake_server: RunningServer) -> None:
     answer = raw(fake_server, b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-big: ", *([b"a" * 4096] * 64))
     assert b" 431 " in answer or answer == b""
 

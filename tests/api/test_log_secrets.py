@@ -141,7 +141,7 @@ def send_links(watched: Watched) -> None:
     devbox.post("shutdown")
 
 
-def test_what_clients_send_is_not_logged(watched: Watched) -> None:
+def test_secrets_that_clients_send_are_not_logged(watched: Watched) -> None:
     for send in (send_bodies, send_to_a_devbox, send_headers, send_links):
         send(watched)
         assert watched.seen() == [], send.__name__

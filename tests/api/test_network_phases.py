@@ -83,14 +83,14 @@ def reached(job: Job) -> tuple[str, str]:
     return " ".join(words[:2]), trial["network"]
 
 
-def test_what_setup_reaches_its_agent_does_not(api: httpx.Client, port: int) -> None:
+def test_setup_network_is_closed_to_the_agent(api: httpx.Client, port: int) -> None:
     setup, closed = policy(api, "phases-setup", **to_loopback(port)), policy(api, "phases-closed")
     work = agent(_ASK.format(port=port, file="/home/user/agent.txt"))
     job = Job(api, scenarios_spec([made(api, port, setup, closed)], work))
     assert reached(job) == ("200 403", "none")
 
 
-def test_what_an_agent_reaches_setup_does_not(api: httpx.Client, port: int) -> None:
+def test_agent_network_is_closed_to_setup(api: httpx.Client, port: int) -> None:
     closed = policy(api, "phases-shut")
     policy(api, "phases-agent", **to_loopback(port))
     work = agent(_ASK.format(port=port, file="/home/user/agent.txt"))
@@ -153,7 +153,7 @@ def test_scorers_do_not_have_what_the_agent_reaches(api: httpx.Client, port: int
     run.end()
 
 
-def test_what_was_refused_is_told_with_the_result(api: httpx.Client, port: int) -> None:
+def test_refused_connections_are_reported_with_the_result(api: httpx.Client, port: int) -> None:
     listed = policy(api, "refusing", allowed_hostnames=["nowhere.example"])
     scorer = _SCORER.format(port=port).replace("echo 1\n", "echo 0\n")
     launch = {"network_policy_id": listed}

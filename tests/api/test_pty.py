@@ -80,7 +80,7 @@ def test_a_size_that_is_none_is_ignored(terminals: Terminals, name: str, query: 
     assert (view["cols"], view["rows"]) == (80, 24)
 
 
-def test_what_is_typed_comes_back(terminals: Terminals, name: str) -> None:
+def test_typed_input_is_echoed(terminals: Terminals, name: str) -> None:
     with terminals.attach(name) as socket:
         socket.send(b"echo $((40 + 2))-bytes\n")
         until(socket, b"42-bytes")
@@ -98,7 +98,7 @@ def test_the_terminal_has_the_size_it_was_given(terminals: Terminals, name: str)
         until(socket, b"40 120")
 
 
-def test_whoever_comes_back_finds_the_shell_and_what_it_printed(terminals: Terminals, name: str) -> None:
+def test_reattached_client_finds_the_shell_and_its_output(terminals: Terminals, name: str) -> None:
     with terminals.attach(name) as socket:
         socket.send(b"COLOUR=green; echo be''fore\n")
         until(socket, b"before")

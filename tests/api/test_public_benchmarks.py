@@ -49,7 +49,7 @@ def test_part_of_a_name_finds_it_under_its_own(api: httpx.Client) -> None:
     assert listed(api, "/v1/benchmarks/list_public", search="no such benchmark") == {}
 
 
-def test_one_that_was_imported_is_found_among_the_own_ones_too(api: httpx.Client) -> None:
+def test_imported_public_benchmark_is_listed_with_own_ones(api: httpx.Client) -> None:
     path = "/v1/benchmarks"
     assert listed(api, path, search="Aider/Polyglot") == {}
     body = {"name": "aider-polyglot", "metadata": {PUBLIC_KEY: "aider-polyglot"}}

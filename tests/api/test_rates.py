@@ -94,13 +94,13 @@ def test_too_many_requests_are_429_with_the_time_to_wait(slow: RunningServer) ->
         assert 0 < int(answer.headers["retry-after-ms"]) <= 500
 
 
-def test_one_key_does_not_use_up_another_ones_rate(slow: RunningServer) -> None:
+def test_each_key_has_its_own_rate(slow: RunningServer) -> None:
     with with_new_key(slow) as greedy, with_new_key(slow) as modest:
         assert until_refused(greedy).status_code == 429
         assert modest.get("/v1/accounts/me").status_code == 200
 
 
-def test_what_asks_for_no_key_is_not_counted(slow: RunningServer) -> None:
+def test_requests_without_a_key_are_not_counted(slow: RunningServer) -> None:
     with httpx.Client(base_url=slow.url) as stranger:
         assert {stranger.get("/healthz").status_code for _ in range(20)} == {200}
         assert {stranger.get("/v1/accounts/me").status_code for _ in range(20)} == {401}

@@ -46,7 +46,7 @@ def test_it_shows_every_route_and_loads_nothing(stranger: httpx.Client) -> None:
     assert stranger.get("/docs/oauth2-redirect").status_code == 401
 
 
-def test_what_a_schema_says_stays_text() -> None:
+def test_text_of_a_schema_is_escaped() -> None:
     evil = "</code><script>alert(1)</script>"
     field = {"type": "string", "description": evil, "enum": [evil], "default": evil}
     of_model = {"$ref": f"#/components/schemas/{evil}"}

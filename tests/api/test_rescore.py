@@ -157,7 +157,7 @@ def test_a_canceled_run_keeps_nothing(http: httpx.Client, server: RunningServer)
     assert "canceled" in error_of(run.post("rescore"), 409)
 
 
-def test_what_was_never_scored_keeps_nothing(http: httpx.Client, server: RunningServer) -> None:
+def test_unscored_run_keeps_no_final_state(http: httpx.Client, server: RunningServer) -> None:
     run = start(http, scenario(http, **IN_WORK)["id"])
     assert "running" in error_of(run.post("rescore"), 409)
     good(run.post("complete"))
@@ -236,7 +236,7 @@ def test_the_client_waits_for_it(http: httpx.Client, server: RunningServer) -> N
         worked.cancel()
 
 
-def test_what_is_too_large_is_not_kept(tmp_path: Path) -> None:
+def test_too_large_final_state_is_not_kept(tmp_path: Path) -> None:
     with (
         RunningServer(tmp_path / "data", ["--final-state-max-size", "1MiB"]) as server,
         client_of(server) as http,
@@ -263,7 +263,7 @@ def test_a_server_can_keep_none(tmp_path: Path) -> None:
         assert finals(server) == []
 
 
-def test_what_is_over_its_days_goes_and_leaves_nothing(tmp_path: Path) -> None:
+def test_expired_final_state_is_removed_whole(tmp_path: Path) -> None:
     data = tmp_path / "data"
     answer = {"scoring_isolation": "answer", "answer_paths": ["answer"]}
     with RunningServer(data) as server, client_of(server) as http:

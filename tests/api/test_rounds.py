@@ -269,7 +269,7 @@ def test_a_round_whose_scorer_fails_can_be_scored_again(http: httpx.Client) -> N
     run.end()
 
 
-def test_what_a_scenario_says_of_its_rounds_is_checked(http: httpx.Client) -> None:
+def test_rounds_of_a_scenario_are_validated(http: httpx.Client) -> None:
     one = step("one", command("true"))
     wrong: list[dict[str, Any]] = [
         {"tries": 9},

@@ -115,7 +115,7 @@ def test_code_in_the_devbox_asks_a_model_without_its_key(run: Run, model: Runnin
     assert seen["stdout"].strip() == "0", seen
 
 
-def test_what_is_kept_of_calls_has_neither_token_nor_secrets(run: Run) -> None:
+def test_records_of_calls_hold_no_token_or_secret(run: Run) -> None:
     way = opened(run)
     said = f"my token is {way['token']}, and the key is {KEY}"
     assert ask_inside(run, way, question(said))[0] == 200
@@ -129,7 +129,7 @@ def test_what_is_kept_of_calls_has_neither_token_nor_secrets(run: Run) -> None:
     assert KEY.encode() not in kept
 
 
-def test_what_was_spent_and_said_is_kept_with_the_run_and_shown_to_scorers(
+def test_usage_and_trajectory_are_kept_and_shown_to_scorers(
     api: httpx.Client, key: None, model: RunningModel
 ) -> None:
     shows = r"""
@@ -251,7 +251,7 @@ def test_answers_come_out_as_they_are_said(run: Run, model: RunningModel) -> Non
     assert lines[-1] == "event: message_stop"
     assert model.ledger.calls(titles=True)[0].streams
     missing = httpx.post(f"{way['outside_url']}/v1/nothing", json={}, headers=headers, timeout=120)
-    assert "no call of a model" in missing.text
+    assert "is not a call of a model" in missing.text
 
 
 def test_a_run_may_ask_several_providers(run: Run, api: httpx.Client, model: RunningModel) -> None:
@@ -278,7 +278,7 @@ def test_a_run_may_ask_several_providers(run: Run, api: httpx.Client, model: Run
         ({"model": MODEL, "budget": {"requests": -1}}, "budget"),
     ],
 )
-def test_what_cannot_be_opened_is_refused_with_what_to_do(run: Run, body: dict[str, Any], says: str) -> None:
+def test_invalid_gateway_request_is_refused_with_a_remedy(run: Run, body: dict[str, Any], says: str) -> None:
     assert says in refusal(run.post("open_gateway", body), 400)
 
 

@@ -217,7 +217,7 @@ def test_canceling_ends_everything(http: httpx.Client, server: RunningServer) ->
     assert not [each for each in good(http.get("/v1/images"))["images"] if each["kind"] == "scoring"]
 
 
-def test_what_a_run_needs_must_be_given(http: httpx.Client) -> None:
+def test_variables_and_secrets_of_a_scenario_are_required(http: httpx.Client) -> None:
     made = scenario(http, required_environment_variables=["NEEDED"], required_secret_names=["THE_SECRET"])
     http.post("/v1/secrets", json={"name": "THE_SECRET", "value": "x"})
     before = good(http.get("/v1/devboxes"))["total_count"]
@@ -234,7 +234,7 @@ def test_what_a_run_needs_must_be_given(http: httpx.Client) -> None:
     Run(http, view).end()
 
 
-def test_what_is_archived_or_unknown_cannot_run(http: httpx.Client) -> None:
+def test_archived_or_unknown_scenario_cannot_run(http: httpx.Client) -> None:
     made = scenario(http)
     good(http.post(f"/v1/scenarios/{made['id']}/archive"))
     assert "archived" in error_of(http.post("/v1/scenarios/start_run", json={"scenario_id": made["id"]}), 400)

@@ -53,14 +53,31 @@ def test_a_second_server_on_the_same_folder_refuses(fake_server: RunningServer) 
     assert get(f"{fake_server.url}/healthz").status_code == 200
 
 
-def test_a_port_in_use_is_told(fake_server: RunningServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_port_in_use_is_refused_and_leaves_no_file(
+    fake_server: RunningServer, tmp_path: Path, is_there: bool
+) -> None:
+    data = tmp_path / "data"
+    if is_there:
+        data.mkdir()
     port = fake_server.url.rpartition(":")[2]
     command = [sys.executable, "-m", "benchyard.cli.main", "serve", "--port", port, *FAKE]
     second = subprocess.run(
-        [*command, "--data", str(tmp_path / "data")], capture_output=True, text=True, timeout=60, check=False
+        [*command, "--data", str(data)], capture_output=True, text=True, timeout=60, check=False
     )
     assert second.returncode == 2
     assert "--port" in second.stderr
+    assert data.exists() == is_there
+    assert list(data.glob("*")) == []
+
+
+def test_a_taken_port_of_a_used_folder_names_its_server(fake_server: RunningServer) -> None:
+    port = fake_server.url.rpartition(":")[2]
+    command = [sys.executable, "-m", "benchyard.cli.main", "serve", "--port", port, *FAKE]
+    second = subprocess.run(
+        [*command, "--data", str(fake_server.data)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (second.returncode, "another server uses" in second.stderr) == (5, True), second.stderr
 
 
 def test_an_unknown_driver_is_told(tmp_path: Path) -> None:

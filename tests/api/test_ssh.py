@@ -120,7 +120,7 @@ class TestCommands:
         done = ssh.run("echo out; echo err >&2; exit 7")
         assert (done.stdout, done.stderr, done.returncode) == (b"out\n", b"err\n", 7)
 
-    def test_who_and_where(self, ssh: Ssh) -> None:
+    def test_commands_run_as_the_user_in_the_home(self, ssh: Ssh) -> None:
         assert ssh.run("id -un; pwd").stdout == b"user\n/home/user\n"
 
     def test_input_is_streamed_bytes_are_kept(self, ssh: Ssh) -> None:
@@ -165,7 +165,7 @@ class TestCommands:
         )
         assert b"benchyard: " in done.stderr
 
-    def test_what_cannot_be_asked_for(self, ssh: Ssh) -> None:
+    def test_unknown_subsystem_is_refused(self, ssh: Ssh) -> None:
         assert ssh.run("-s", "other-subsystem").returncode != 0
 
 
@@ -319,7 +319,7 @@ class TestFiles:
             ("rename none some", b"No such file"),
         ],
     )
-    def test_what_cannot_be_done_is_refused(
+    def test_impossible_sftp_command_is_refused(
         self, ssh: Ssh, tmp_path: Path, line: str, said: bytes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
@@ -547,7 +547,7 @@ class TestBehindTls:
             (f"{'a' * 32}.tunnel.yard.test", False),
         ],
     )
-    def test_which_names_mean_ssh(self, name: str, is_ssh: bool) -> None:
+    def test_host_names_for_ssh(self, name: str, is_ssh: bool) -> None:
         assert is_for_ssh(name) is is_ssh
 
 

@@ -74,7 +74,7 @@ sleep 600
     run.end()
 
 
-def test_what_is_left_running_is_reported_whole(http: httpx.Client) -> None:
+def test_all_surviving_processes_are_reported(http: httpx.Client) -> None:
     run = with_tricks(http, "echo 1.0")
     run.devbox.run("for i in $(seq 210); do sleep 4714 >/dev/null 2>&1 & done")
     for name in ("zombie_leader", "rolling_fork"):

@@ -180,7 +180,7 @@ def test_where_clean_was_chosen_a_score_that_the_work_alone_does_not_get_is_susp
     honest.end()
 
 
-def test_what_validation_found_is_how_it_is_graded_until_it_is_another_scenario(http: httpx.Client) -> None:
+def test_validated_isolation_applies_until_the_scenario_changes(http: httpx.Client) -> None:
     made = scenario(http, function(command(CHECK)), validated_isolation=FOUND)
     assert (made["validated_isolation"], made.get("scoring_isolation")) == (FOUND, None)
     run = start(http, made["id"])

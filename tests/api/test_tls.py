@@ -227,7 +227,7 @@ def test_a_given_certificate_is_shown_and_trusted_locally_by_itself(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_is_refused_at_the_start(
+def test_invalid_tls_options_are_refused_at_the_start(
     options: list[str], said: str, given: tuple[Path, Path], tmp_path: Path
 ) -> None:
     files = {"CHAIN": str(given[0]), "KEY": str(given[1])}

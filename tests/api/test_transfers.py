@@ -201,7 +201,7 @@ def test_an_image_is_exported_by_the_same_code(client: Client, image: str, tmp_p
     assert not (tmp_path / "unknown.oci").exists()
 
 
-def test_what_is_no_archive_is_refused_and_changes_nothing(client: Client, tmp_path: Path) -> None:
+def test_invalid_archive_is_refused_and_changes_nothing(client: Client, tmp_path: Path) -> None:
     before = [view.id for view in client.snapshots.list()]
     (tmp_path / "nonsense").write_bytes(b"nonsense" * 100)
     with pytest.raises(ImageError, match="not a readable tar"):
@@ -245,7 +245,9 @@ def test_the_same_import_asked_for_again_is_done_once(server: RunningServer, arc
         )
 
 
-def test_what_is_deleted_or_unknown_cannot_be_exported(client: Client, archive: Path, tmp_path: Path) -> None:
+def test_deleted_or_unknown_snapshot_cannot_be_exported(
+    client: Client, archive: Path, tmp_path: Path
+) -> None:
     made = client.snapshots.import_path(str(archive))
     client.snapshots.delete(made.id)
     with pytest.raises(Conflict, match="deleted"):

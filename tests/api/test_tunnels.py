@@ -54,7 +54,7 @@ class TestRequests:
         # With a tunnel's host name nothing is the API's, whatever key is sent along.
         assert outside.get("/v1/devboxes", headers={"host": tunnel.host}).text == "hello from /v1/devboxes"
 
-    def test_what_the_program_gets(self, tunnel: Tunnelled, outside: httpx.Client) -> None:
+    def test_headers_that_reach_the_program(self, tunnel: Tunnelled, outside: httpx.Client) -> None:
         given = {
             "x-own": "kept",
             "connection": "close, x-one-hop",

@@ -37,7 +37,7 @@ def test_a_list_goes_on_without_it(tmp_path: Path) -> None:
         assert made[1] in server.log
 
 
-def test_what_belongs_to_it_is_there_when_it_was_repaired(tmp_path: Path) -> None:
+def test_devbox_and_objects_return_after_a_repair(tmp_path: Path) -> None:
     with RunningServer(tmp_path / "data") as server, client_of(server) as api:
         devbox = create(api)
         devbox.run("echo kept > note")

@@ -117,7 +117,7 @@ def test_an_image_for_each_language_or_the_servers_own_tools(tmp_path: Path) -> 
     assert all("own tools" in (each.request.metadata or {})["substitutes"] for each in hosts)
 
 
-def test_what_is_broken_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_broken_exercises_are_named_and_the_rest_is_loaded(tmp_path: Path) -> None:
     exercises.python(tmp_path)
     (exercises.python(tmp_path, "gone") / "gone_test.py").unlink()
     (exercises.python(tmp_path, "torn") / ".meta/config.json").write_text('{"files": ')
@@ -131,7 +131,7 @@ def test_what_is_broken_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
         "aider-polyglot/python-double"
     ]
     assert "gone_test.py" in broken["python/gone"]
-    assert "no JSON" in broken["python/torn"]
+    assert "is not valid JSON" in broken["python/torn"]
     assert "inside the exercise" in broken["python/away"]
     assert "instructions.md" in broken["python/silent"]
     with pytest.raises(UsageError, match="exercises/practice"):

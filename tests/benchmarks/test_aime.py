@@ -101,7 +101,7 @@ def test_a_row_that_has_no_answer_is_told_and_the_rest_goes_on(tmp_path: Path, a
     assert "from 0 to 999" in broken[0].reason
 
 
-def test_what_is_missing_twice_or_half_there_is_told(tmp_path: Path) -> None:
+def test_incomplete_and_duplicate_rows_are_reported(tmp_path: Path) -> None:
     good = {"problem": PROBLEM, "answer": 1, "year": 2024, "id": 1}
     path = written(tmp_path / "a.jsonl", good, good, {"answer": 1})
     path.write_text(path.read_text() + '{"problem": "What')

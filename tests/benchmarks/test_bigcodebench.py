@@ -122,7 +122,7 @@ def test_sets_that_lie_together_are_told_apart(tmp_path: Path) -> None:
     assert [each.name for each in hard] == ["bigcodebench-hard-complete/1"]
 
 
-def test_what_is_broken_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_broken_rows_are_named_and_the_rest_is_loaded(tmp_path: Path) -> None:
     rows = [{**ROW, "test": ""}, ROW, {**ROW, "task_id": "seven"}]
     data = written(tmp_path / "rows.jsonl", *rows)
     data.write_text(data.read_text() + '{"task_id": "BigC')

@@ -102,7 +102,7 @@ def test_a_file_with_the_official_name_must_be_the_official_one(tmp_path: Path) 
     assert catalog.canonical_name("GPQA Diamond") == "gpqa-diamond"
 
 
-def test_one_file_is_taken_and_several_are_refused(tmp_path: Path) -> None:
+def test_several_data_files_are_refused(tmp_path: Path) -> None:
     written(tmp_path / "a.csv", *rows())
     written(tmp_path / "b.csv", *rows())
     with pytest.raises(UsageError, match="several"):

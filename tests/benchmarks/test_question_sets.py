@@ -55,7 +55,7 @@ def test_the_real_samples_are_solved_by_the_oracle_only(
     parity.note(name, list(oracle), LISTED.get(name, count))
 
 
-def test_what_is_imported_again_or_as_a_part_is_there_once(server: RunningServer) -> None:
+def test_repeated_and_partial_imports_make_no_duplicates(server: RunningServer) -> None:
     with Client(Server(server.url, server.key)) as client:
         brought(client, "arc-agi-2", OWN / "arc-agi-2")
         again = brought(client, "arc-agi-2", OWN / "arc-agi-2", "evaluation")
@@ -97,7 +97,7 @@ def test_every_reward_of_an_answer_is_kept(server: RunningServer) -> None:
         "echo 143 > answer.txt; chmod 000 answer.txt",
     ],
 )
-def test_whatever_is_left_in_the_place_of_an_answer_has_a_score(server: RunningServer, left: str) -> None:
+def test_any_file_in_place_of_an_answer_gets_a_score(server: RunningServer, left: str) -> None:
     with Client(Server(server.url, server.key)) as client:
         made = brought(client, "aime", OWN / "aime")
         run = client.scenarios.start_run(scenario_id=made.scenarios[0].id or "")

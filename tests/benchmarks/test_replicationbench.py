@@ -85,7 +85,7 @@ def test_values_are_read_as_they_are_or_as_json_text(tmp_path: Path) -> None:
     assert [expected(request) for request in plain] == [expected(request) for request in hub]
 
 
-def test_what_is_broken_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_broken_rows_are_reported_and_the_rest_is_loaded(tmp_path: Path) -> None:
     papers, tasks = rows("papers"), rows("tasks")
     papers += [{"title": "no id"}, {**papers[0], "paper_id": "empty"}]
     tasks.append({**tasks[0], "task_id": "stray", "paper_id": "nowhere"})

@@ -244,7 +244,7 @@ WORKDIR /testbed/
 """
 
 
-def test_what_conda_brings_is_taken_from_the_index(tmp_path: Path) -> None:
+def test_conda_packages_come_from_the_index(tmp_path: Path) -> None:
     environment = """name: testbed
 dependencies:
   - _openmp_mutex=5.1=1_gnu

@@ -72,7 +72,7 @@ def _said(base: Path, *command: str | Path) -> str:
     return told.stdout.strip()
 
 
-def test_what_conda_and_pip_bring_is_there_also_for_who_follows_a_link(base: Path, tmp_path: Path) -> None:
+def test_conda_and_pip_packages_are_found_through_a_link(base: Path, tmp_path: Path) -> None:
     told = _made(base, tmp_path, _minor(base), CONDA, PIP)
     _, _, different = told.partition("not as officially:\n")
     assert different.splitlines() == ["no-such-package-anywhere: not 1.0"]

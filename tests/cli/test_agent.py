@@ -139,7 +139,7 @@ def test_a_key_that_the_server_needs_not_is_not_missing(
         (["--npm", "a", "--metadata", "x"], "NAME=VALUE"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(
+def test_contradicting_options_are_refused(
     benchyard: CommandLine, name: str, options: list[str], says: str
 ) -> None:
     ended = benchyard("agent", "register", name, "--run", "x", *options)

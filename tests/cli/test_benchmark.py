@@ -113,7 +113,9 @@ def test_lists_and_views(benchyard: CommandLine, name: str) -> None:
     assert "no benchmarks" in benchyard("benchmark", "list", "--search", secrets.token_hex(8)).err
 
 
-def test_what_is_wrong_is_told_with_its_line(benchyard: CommandLine, client: Client, name: str) -> None:
+def test_mistake_in_a_file_is_refused_with_its_line(
+    benchyard: CommandLine, client: Client, name: str
+) -> None:
     file = Path(name, "benchmark.yaml")
     file.write_text(file.read_text().replace("quickstart/fix-a-bug", "no-such-scenario"))
     for verb in ("push", "validate"):

@@ -129,7 +129,7 @@ def test_an_imported_task_is_given_back_as_it_was(
     )
 
 
-def test_what_must_not_be_published_is_written_only_for_oneself(
+def test_unpublishable_items_are_exported_only_with_private(
     benchyard: CommandLine, client: Client, tmp_path: Path
 ) -> None:
     name = f"secret-{uuid.uuid4().hex[:8]}"
@@ -181,7 +181,7 @@ def test_the_results_of_a_job_are_in_harbors_layout(
     assert not list(folder.rglob(".part-*"))
 
 
-def test_what_cannot_be_run_elsewhere_is_told_and_the_rest_is_written(
+def test_unexportable_scenarios_are_named_and_the_rest_is_written(
     benchyard: CommandLine, client: Client, tmp_path: Path
 ) -> None:
     name = f"mixed-{uuid.uuid4().hex[:8]}"

@@ -79,7 +79,7 @@ def test_tasks_are_imported_run_and_graded(benchyard: CommandLine, writer: TaskW
     assert oracle["named"]["attempts"][0]["rewards"] == {"reward": 1.0, "speed": 12.5}
     # What lies there before the tests run is not what they say.
     assert oracle["forged"]["score"] == 0.0
-    for name, said in {"text": "no number", "nan": "finite", "empty": "empty", "large": "0 to 1"}.items():
+    for name, said in {"text": "not a number", "nan": "finite", "empty": "empty", "large": "0 to 1"}.items():
         assert oracle[name]["failure_reason"]["kind"] == "scorer", oracle[name]
         assert said in oracle[name]["failure_reason"]["exception_message"]
     assert "neither reward.json nor reward.txt" in oracle["silent"]["failure_reason"]["exception_message"]
@@ -129,7 +129,7 @@ def test_a_separate_verifier_sees_artifacts_only(benchyard: CommandLine, writer:
     assert (found["oracle"]["apart"]["score"], found["nop"]["apart"]["score"]) == (1.0, 0.0)
 
 
-def test_what_is_broken_is_told_and_the_rest_is_imported(benchyard: CommandLine, writer: TaskWriter) -> None:
+def test_broken_tasks_are_named_and_the_rest_is_imported(benchyard: CommandLine, writer: TaskWriter) -> None:
     writer.write("good")
     writer.write("typo", Task(toml='schema_version = "1.4"\n[agent]\n\ntimout_sec = 5\n'))
     writer.write("future", Task(toml='schema_version = "9.9"\n'))
@@ -144,8 +144,8 @@ def test_what_is_broken_is_told_and_the_rest_is_imported(benchyard: CommandLine,
     assert "task.toml:1:" in broken["future"]
     assert "unknown schema version" in broken["future"]
     assert "tests/test.sh" in broken["untested"]
-    assert "it says nothing" in broken["speechless"]
-    assert "this is no TOML" in broken["no-toml"]
+    assert "it is empty" in broken["speechless"]
+    assert "this is not valid TOML" in broken["no-toml"]
     assert "GPUs" in broken["graphics"]
     again = run_import(benchyard, writer.folder)
     assert again["scenarios"] == {"total": 1, "created": 0, "changed": 0, "unchanged": 1}

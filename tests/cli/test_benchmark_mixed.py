@@ -63,7 +63,7 @@ def test_public_benchmarks_are_listed_before_and_after_they_are_imported(benchya
     assert "benchyard benchmark import swe-bench-pro" in ended.err
 
 
-def test_one_that_is_not_imported_is_shown_and_says_how_it_is(benchyard: CommandLine) -> None:
+def test_unimported_benchmark_is_shown_with_its_import_command(benchyard: CommandLine) -> None:
     said = benchyard.ok("benchmark", "show", "Laude Institute/Terminal-Bench-2.0")
     assert "it is not imported yet; type `benchyard benchmark import terminal-bench-2`" in said
     assert "1970" not in said
@@ -86,7 +86,7 @@ def test_variants_that_differ_leave_each_other_alone(benchyard: CommandLine, tmp
     assert "aider-polyglot-host/python-double" in shown
 
 
-def test_what_cannot_be_built_is_told_once_for_each_reason(benchyard: CommandLine, tmp_path: Path) -> None:
+def test_build_failures_are_reported_once_for_each_reason(benchyard: CommandLine, tmp_path: Path) -> None:
     writer = TaskWriter(tmp_path / "unbuildable", "example.test/nowhere:1")
     for name in ("one", "two"):
         writer.write(name)

@@ -112,7 +112,7 @@ def test_a_context_goes_up_with_the_dockerfile_and_away_after_the_build(
         ["--name", "x", "--run", "\0"],
     ],
 )
-def test_what_cannot_be_built_is_refused(benchyard: CommandLine, arguments: list[str]) -> None:
+def test_invalid_build_is_refused(benchyard: CommandLine, arguments: list[str]) -> None:
     assert benchyard("blueprint", "build", *arguments).status == 2
     assert "x" not in [each["name"] for each in json.loads(benchyard.ok("blueprint", "list", "-o", "json"))]
 
@@ -127,7 +127,7 @@ def test_the_client_waits_previews_and_tells_failures(server: RunningServer, nam
             client.blueprints.wait(broken.id)
 
 
-def test_one_that_nobody_needed_yet_is_told_as_on_demand(
+def test_unbuilt_blueprint_is_shown_as_on_demand(
     benchyard: CommandLine, server: RunningServer, name: str
 ) -> None:
     with Client(Server(server.url, server.key)) as client:

@@ -78,7 +78,7 @@ def test_old_kernels_are_told_apart(kernel: str, verdict: CheckOutcome) -> None:
         ),
     ],
 )
-def test_what_keeps_users_from_namespaces_is_named(tmp_path: Path, file: str, text: str, word: str) -> None:
+def test_cause_of_missing_user_namespaces_is_named(tmp_path: Path, file: str, text: str, word: str) -> None:
     finding = check_namespaces(machine(tmp_path, {file: text}))
     assert finding.verdict is CheckOutcome.BAD
     assert word in (finding.remedy or "")

@@ -13,7 +13,7 @@ def name() -> str:
     return f"api-{secrets.token_hex(4)}"
 
 
-def test_one_is_made_shown_changed_listed_and_deleted(benchyard: CommandLine, name: str) -> None:
+def test_config_is_made_shown_changed_listed_and_deleted(benchyard: CommandLine, name: str) -> None:
     endpoint = ("--endpoint", "https://a.example")
     made = json.loads(
         benchyard.ok("gateway-config", "create", name, *endpoint, "--auth", "header:X-Key", "-o", "json")
@@ -60,7 +60,7 @@ def test_a_header_from_a_secret_is_shown_without_its_value(benchyard: CommandLin
         (("--endpoint", "https://a.example", "--auth", "bearer", "--secret-header", "X-A=NO"), "NO"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_line(
+def test_invalid_config_is_refused_in_a_line(
     benchyard: CommandLine, name: str, given: tuple[str, ...], says: str
 ) -> None:
     ended = benchyard("gateway-config", "create", name, *given)

@@ -200,8 +200,8 @@ def test_a_part_is_chosen_by_conditions_and_globs(benchyard: CommandLine) -> Non
         ("--filter", "name=fix-a-bgu"): "did you mean 'quickstart/fix-a-bug'?",
         ("--include", "find-teh-answer"): "did you mean 'quickstart/find-the-answer'?",
         ("--filter", "kind=nonsense"): "kind is ",
-        ("--filter", "name~=("): "is no regular expression",
-        ("--filter", "name"): "is no condition",
+        ("--filter", "name~=("): "is not a valid regular expression",
+        ("--filter", "name"): "is not a condition",
         ("--filter", r"name~=^(\w|[a-z]|[^A-Z])+!$"): "takes too long here; write simpler conditions",
     }.items():
         ended = benchyard(
@@ -425,13 +425,15 @@ def test_list_leaves_out_what_is_not_asked_for(benchyard: CommandLine, client: C
             "'abc' is not a number",
         ),
         (["run", "--agent", "nop", "--benchmark", "quickstart", "--timeout", "-3"], 2, "above 0, 2592000 at"),
-        (["list", "--status", "done"], 2, "done is no state"),
+        (["list", "--status", "done"], 2, "done is not a state"),
         (["watch", "no-such-job"], 4, "no-such-job"),
         (["logs", "no-such-job"], 4, "no-such-job"),
         (["cancel", "no-such-job"], 4, "no-such-job"),
     ],
 )
-def test_what_cannot_be_is_told(benchyard: CommandLine, arguments: list[str], status: int, said: str) -> None:
+def test_invalid_command_has_its_status_and_message(
+    benchyard: CommandLine, arguments: list[str], status: int, said: str
+) -> None:
     ended = benchyard("job", *arguments)
     assert (ended.status, said in ended.err) == (status, True), ended
 
@@ -443,7 +445,7 @@ def test_every_verb_has_an_example(benchyard: CommandLine, verb: str) -> None:
     assert f"benchyard job {verb}" in benchyard.ok("benchmark-job", verb, "--help")
 
 
-def test_one_name_is_in_the_help(benchyard: CommandLine) -> None:
+def test_only_one_name_of_jobs_is_in_the_help(benchyard: CommandLine) -> None:
     names = [line.split()[0] for line in benchyard.ok("--help").splitlines() if line.strip()]
     assert "job" in names
     assert "benchmark-job" not in names

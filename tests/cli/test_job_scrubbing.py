@@ -107,7 +107,7 @@ def everything_told(http: httpx.Client, job: Job) -> dict[str, bytes]:
     return told | unzipped(http.post(f"/v1/scenarios/runs/{run_id}/download_logs").content)
 
 
-def test_what_an_agent_tells_of_its_secret_is_nowhere(
+def test_secret_that_an_agent_prints_is_masked_everywhere(
     server: RunningServer, http: httpx.Client, secret: Secret, command_line: CommandLine, tmp_path: Path
 ) -> None:
     job = run_job(http, telling(secret), "cat answer; echo 1.0")

@@ -45,7 +45,7 @@ def test_a_key_becomes_a_secret_and_a_changed_one_changes_it(
     environ["ANTHROPIC_API_KEY"] = "sk-second-value"
     with_known_keys(client, body({"name": "claude-code"}), environ, tell)
     changed = capfd.readouterr().err
-    assert "changed the secret BMJ_ANTHROPIC_API_KEY" in changed
+    assert "updated the secret BMJ_ANTHROPIC_API_KEY" in changed
     assert client.secrets.get("BMJ_ANTHROPIC_API_KEY").update_time_ms > before.update_time_ms
 
     file = tmp_path / ".config/benchyard/job-keys.json"
@@ -62,7 +62,7 @@ def test_a_secret_that_somebody_else_changed_is_set_again(
     client.secrets.update("BMJ_OPENAI_API_KEY", "theirs")
     capfd.readouterr()
     with_known_keys(client, body({"name": "codex"}), environ, tell)
-    assert "changed the secret" in capfd.readouterr().err
+    assert "updated the secret" in capfd.readouterr().err
 
 
 def test_a_secret_of_the_server_is_used_where_the_caller_has_no_key(
@@ -73,14 +73,14 @@ def test_a_secret_of_the_server_is_used_where_the_caller_has_no_key(
     assert secrets_of(made) == [{"GEMINI_API_KEY": "BMJ_GEMINI_API_KEY"}]
 
 
-def test_what_was_given_is_left_alone(client: Client, environ: dict[str, str]) -> None:
+def test_keys_given_by_the_user_are_left_alone(client: Client, environ: dict[str, str]) -> None:
     environ["OPENAI_API_KEY"] = "mine"
     given = {"name": "codex", "agent_environment": {"environment_variables": {"OPENAI_API_KEY": "x"}}}
     assert with_known_keys(client, body(given), environ, tell) == body(given)
     assert [each.name for each in client.secrets.list() if each.name.startswith("BMJ_")] == []
 
 
-def test_what_we_gave_another_job_is_looked_at_again(client: Client, environ: dict[str, str]) -> None:
+def test_keys_given_to_an_earlier_job_are_checked_again(client: Client, environ: dict[str, str]) -> None:
     environ["OPENAI_API_KEY"] = "mine"
     before = {"name": "codex", "agent_environment": {"secrets": {"OPENAI_API_KEY": "BMJ_OPENAI_API_KEY"}}}
     assert with_known_keys(client, body(before), environ, tell) == body(before)

@@ -51,7 +51,7 @@ def test_an_agent_is_a_name_a_version_and_a_model(given: str, fields: dict[str, 
 
 
 @pytest.mark.parametrize("given", ["", ":m", "a:"])
-def test_what_is_no_agent_is_refused(given: str) -> None:
+def test_invalid_agent_is_refused(given: str) -> None:
     with pytest.raises(UsageError, match="must look like"):
         agent_from_text(given)
 
@@ -171,7 +171,7 @@ spec:
         ("spec: {type: harbor, inline_yaml: 'x'}\ntimeout: 3", "timeout cannot be added"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_mistake_in_a_file_is_refused_with_its_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UsageError) as error:
         body_of_file(file(tmp_path, text))
     assert said in error.value.message
@@ -194,12 +194,12 @@ def test_a_harbor_job_is_taken_as_it_is(tmp_path: Path) -> None:
         (ShortFlags(benchmark="b", agents=["a"], seed=3), "--sample"),
     ],
 )
-def test_what_is_missing_is_told(short: ShortFlags, said: str) -> None:
+def test_missing_options_are_named(short: ShortFlags, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         finish_body(apply_flags({}, short))
 
 
-def test_what_the_wire_refuses_is_refused_here() -> None:
+def test_values_that_the_server_refuses_are_refused_here() -> None:
     with pytest.raises(ValidationError):
         finish_body(apply_flags({}, ShortFlags(benchmark="b", agents=["a"], n_attempts=-1)))
 

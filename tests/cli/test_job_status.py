@@ -93,7 +93,7 @@ def test_every_row_of_the_table_holds(
     assert found.status == status, found.err
 
 
-def test_what_does_not_fit_the_job_ends_with_5(
+def test_conflict_with_the_jobs_state_ends_with_5(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def answer(asked: Asked) -> Answer:

@@ -123,7 +123,7 @@ def test_many_rewards_are_not_all_shown(capfd: pytest.CaptureFixture[str]) -> No
     assert "part_4" not in shown
 
 
-def test_what_is_under_way_and_what_is_done(capfd: pytest.CaptureFixture[str]) -> None:
+def test_running_and_finished_trials_are_counted(capfd: pytest.CaptureFixture[str]) -> None:
     trials = [
         trial(0.5, agent=0),
         trial(failure="infrastructure", agent=0, scenario=1),
@@ -184,7 +184,7 @@ def test_crashes_are_seen_among_several_attempts(capfd: pytest.CaptureFixture[st
     assert f"logs: benchyard job logs {made.id}" in short
 
 
-def test_what_is_unscored_fails_the_gate_unless_it_is_allowed() -> None:
+def test_unscored_trials_fail_the_gate_unless_allowed() -> None:
     def gate(*trials: Trial, most: tuple[float, bool] = (0.0, False)) -> int:
         view = job_view(
             job(scenarios=len(trials), state=JobState.COMPLETED), list(trials), with_scenarios=True

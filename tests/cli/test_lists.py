@@ -7,6 +7,8 @@ import click
 import pytest
 from rich.cells import cell_len
 
+from benchyard.cli.job.commands import COLUMNS, NARROW
+from benchyard.cli.table import Table
 from benchyard.client import Client, Server
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.testing.server import RunningServer
@@ -81,3 +83,19 @@ def test_no_list_breaks_a_word(
         head, *rows = piped.splitlines()
         assert rows, "a list with a title has rows"
         assert head.isupper() or not head.strip(), head
+
+
+def test_job_list_shows_agents_in_80_columns() -> None:
+    cells = {
+        "ID": "bmj_l2Yq4Psg0ud7Zj7DLTBZU",
+        "NAME": "nightly-swe-bench-verified",
+        "STATE": "completed",
+        "AGENTS": "claude-code@2.1.325:claude-sonnet-4-5, codex",
+        "TRIALS": "120/1000",
+        "MEAN": "0.412, 0.377",
+        "AGE": "3h",
+    }
+    made = Table(list(COLUMNS), [[cells[title] for title in COLUMNS]], NARROW)
+    head, line = made.lines(80)
+    assert (made.dropped, head.split()) == (["AGE", "ID"], ["NAME", "STATE", "AGENTS", "TRIALS", "MEAN"])
+    assert "claude-c" in line

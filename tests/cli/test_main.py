@@ -231,8 +231,8 @@ def test_names_that_rli_users_type_mean_the_same(
     assert "bmj" not in capfd.readouterr().out
 
 
-def test_what_rli_has_and_we_have_not_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_rli_commands_name_a_replacement(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["devbox", "upload", "box", "file"]) == 2
     assert "benchyard devbox cp FILE DEVBOX:PATH" in capfd.readouterr().err
     assert run(["axon", "list"]) == 2
-    assert "axons are not there" in capfd.readouterr().err
+    assert "axons are not supported" in capfd.readouterr().err

@@ -65,6 +65,6 @@ def test_addresses_and_ports_are_read(text: str, expected: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     "text", ["10.0.0.0", "10.0.0.0/8:", "10.0.0.0/8:a", "10.0.0.0/8:1,", "10.0.0.0/8:1-2-3", ""]
 )
-def test_what_is_neither_is_refused(text: str) -> None:
+def test_invalid_address_or_ports_are_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         allowed_cidr(text)

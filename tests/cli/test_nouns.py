@@ -111,7 +111,7 @@ def test_a_folder_becomes_an_image(benchyard: CommandLine, tmp_path: Path) -> No
     assert benchyard("image", "show", name).status == 4
 
 
-def test_what_is_no_image_is_refused(benchyard: CommandLine, tmp_path: Path) -> None:
+def test_invalid_image_is_refused(benchyard: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "image.tar").write_text("not an archive")
     ended = benchyard("image", "import", str(tmp_path / "image.tar"))
     assert ended.status == 11

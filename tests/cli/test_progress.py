@@ -48,13 +48,13 @@ def test_lines_are_never_glued_to_what_a_terminal_draws(
     assert said.endswith("\r\x1b[K")
 
 
-def test_what_is_quick_is_not_shown(capfd: pytest.CaptureFixture[str]) -> None:
+def test_quick_work_is_not_shown(capfd: pytest.CaptureFixture[str]) -> None:
     with patience("waiting"):
         pass
     assert capfd.readouterr().err == ""
 
 
-def test_what_follows_an_upload_is_shown_too(
+def test_server_work_after_an_upload_is_shown(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "QUIET_SECONDS", 0.01)

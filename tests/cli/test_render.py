@@ -41,7 +41,7 @@ def test_a_table_is_aligned_and_never_cut(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 300])
-def test_what_a_table_has_no_room_for_follows_in_another(
+def test_columns_that_do_not_fit_follow_in_another_table(
     width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

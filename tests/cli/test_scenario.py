@@ -91,7 +91,7 @@ def test_a_new_scenario_is_pushed_changed_pulled_and_archived(
 
 
 @pytest.mark.parametrize("scenario", ["fix-a-bug", "extract-a-function", "merge-the-lists", "undo-a-change"])
-def test_what_is_pulled_and_pushed_again_is_the_same(
+def test_scenario_survives_pull_and_push(
     benchyard: CommandLine, client: Client, name: str, scenario: str
 ) -> None:
     benchyard.ok("scenario", "pull", f"quickstart/{scenario}", "one")
@@ -223,7 +223,7 @@ def test_a_folder_is_validated_and_leaves_nothing_behind(
     assert client.scenarios.list(search=name).items == []
 
 
-def test_what_validation_finds_is_stored_with_the_scenario(
+def test_validated_isolation_is_stored_with_the_scenario(
     benchyard: CommandLine, client: Client, name: str
 ) -> None:
     benchyard.ok("scenario", "new", name)
@@ -262,7 +262,9 @@ def test_a_custom_scorer_comes_with_its_scenario(benchyard: CommandLine, client:
     assert benchyard.ok("scenario", "push", name).count("\n") == 1
 
 
-def test_what_is_wrong_is_told_and_nothing_is_made(benchyard: CommandLine, client: Client, name: str) -> None:
+def test_mistake_is_refused_with_its_line_and_nothing_is_made(
+    benchyard: CommandLine, client: Client, name: str
+) -> None:
     benchyard.ok("scenario", "new", name)
     changed(Path(name), isolaton="live")
     for verb in ("push", "validate"):

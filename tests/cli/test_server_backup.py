@@ -164,7 +164,7 @@ def test_a_folder_with_something_in_it_stays_as_it_is(
     assert [each.name for each in folder.iterdir()] == ["benchyard.db"]
 
 
-def test_what_a_server_left_that_never_began_is_no_hindrance(
+def test_files_of_a_server_that_never_began_do_not_block_a_restore(
     benchyard: CommandLine, backup: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "data"
@@ -191,7 +191,7 @@ def test_a_volume_is_filled(benchyard: CommandLine, backup: Path, tmp_path: Path
     assert not [name for name in found if name.startswith(".")]
 
 
-def test_what_is_cut_short_or_damaged_makes_no_folder(
+def test_truncated_or_damaged_backup_makes_no_folder(
     benchyard: CommandLine, backup: Path, tmp_path: Path
 ) -> None:
     content = backup.read_bytes()
@@ -208,7 +208,7 @@ def test_what_is_cut_short_or_damaged_makes_no_folder(
 @pytest.mark.parametrize(
     "name", ["../outside", "/etc/passwd", "host/devboxes/dbx_1/root/file", "images/x", "server.json"]
 )
-def test_what_no_backup_has_is_refused(benchyard: CommandLine, tmp_path: Path, name: str) -> None:
+def test_foreign_file_in_a_backup_is_refused(benchyard: CommandLine, tmp_path: Path, name: str) -> None:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         tar.addfile(tarfile.TarInfo(name))

@@ -62,14 +62,14 @@ def test_no_number_is_broken_at_any_width(width: int) -> None:
         assert max(map(cell_len, lines)) <= width
 
 
-def test_what_is_left_out_is_told_and_goes_by_priority() -> None:
+def test_columns_are_dropped_by_priority_and_named() -> None:
     assert table(200)[0].dropped == []
     some, _lines = table(110)
     assert some.dropped == NARROW.drop[: len(some.dropped)]
     assert some.dropped
 
 
-def test_what_does_not_fit_at_all_is_a_block_for_each_row() -> None:
+def test_narrow_terminal_gets_a_block_for_each_row() -> None:
     made, lines = table(40)
     assert made.is_blocks
     assert made.dropped == []

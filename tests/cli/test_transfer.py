@@ -49,7 +49,7 @@ def test_without_a_name_the_archives_own_is_kept(benchyard: CommandLine, image: 
     benchyard.ok("image", "delete", image)
 
 
-def test_what_cannot_be_exported_or_imported_is_said(benchyard: CommandLine, tmp_path: Path) -> None:
+def test_invalid_export_or_import_is_refused(benchyard: CommandLine, tmp_path: Path) -> None:
     assert benchyard("snapshot", "export", "unknown", str(tmp_path / "x")).status == 4
     assert benchyard("image", "export", "host", str(tmp_path)).status == 2
     (tmp_path / "nonsense").write_text("nonsense")

@@ -139,7 +139,7 @@ def test_scorers_stages_and_isolation_of_a_trial(benchyard: CommandLine, job: Be
     assert "result:      passed" in by_id or "result:    passed" in by_id
 
 
-def test_what_is_not_there_is_told_with_the_nearest(benchyard: CommandLine, job: BenchmarkJobView) -> None:
+def test_unknown_trial_is_refused_with_the_nearest(benchyard: CommandLine, job: BenchmarkJobView) -> None:
     typo = benchyard("trial", "show", job.name, "quickstart/fix-a-bugg")
     assert (typo.status, FIX in typo.err) == (4, True)
     which = benchyard("trial", "show", job.name)

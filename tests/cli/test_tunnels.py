@@ -67,7 +67,7 @@ def test_a_forwarded_port_carries_any_bytes(
 
 
 @pytest.mark.parametrize("ports", ["x", "80:", ":80", "70000", "1:0", "1:2:3"])
-def test_what_is_not_a_port_is_refused(benchyard: CommandLine, box: str, ports: str) -> None:
+def test_invalid_port_is_refused(benchyard: CommandLine, box: str, ports: str) -> None:
     ended = benchyard("devbox", "forward", box, ports)
     assert ended.status == 2
     assert "must look like" in ended.err

@@ -41,7 +41,7 @@ def test_everything_is_packed_with_links_as_links_and_without_owners(folder: Pat
     assert {(member.uid, member.uname) for member in members.values()} == {(0, "")}
 
 
-def test_what_is_ignored_stays_here_unless_it_is_brought_back(folder: Path) -> None:
+def test_ignored_files_stay_out_unless_included_again(folder: Path) -> None:
     (folder / ".dockerignore").write_text("node_modules\n**/*.md\n!README.md\n")
     assert sorted(names(folder)) == [".dockerignore", "Dockerfile", "README.md", "src", "src/a.py"]
     (folder / ".dockerignore").write_text("*\n!node_modules/big\n")

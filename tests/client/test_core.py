@@ -61,7 +61,7 @@ def test_reading_carries_no_request_id() -> None:
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
-def test_what_may_pass_is_tried_again(status: int) -> None:
+def test_passing_failures_are_tried_again(status: int) -> None:
     with stub(in_turn(Answer(status=status), Answer(devbox()))) as server, Client(server.server) as client:
         assert client.devboxes.get("dbx_1").id == "dbx_1"
     assert len(server.asked) == 2

@@ -75,5 +75,5 @@ def test_a_plain_path_leaves_out_itself_and_what_is_below(path: str) -> None:
 
 
 @given(st.lists(st.text(max_size=12), max_size=6), PATHS)
-def test_whatever_stands_in_the_file_is_read(lines: list[str], path: str) -> None:
+def test_any_dockerignore_is_read(lines: list[str], path: str) -> None:
     assert IgnoreRules(lines).leaves_out(path) in (True, False)

@@ -102,7 +102,7 @@ def test_no_file_becomes_another_user(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no tar at all" * 100])
-def test_what_is_no_tar_is_an_error(tmp_path: Path, content: bytes) -> None:
+def test_invalid_tar_is_an_error(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(UsageError, match="cannot unpack"), tar_writer(tmp_path / "in") as target:
         target.write(content)
 

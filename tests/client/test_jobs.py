@@ -136,7 +136,7 @@ def test_events_of_no_job_and_of_a_server_that_stays_away(unused_url: str) -> No
         list(yard.job.from_id("bmj_1").events(patience=0.01))
 
 
-def test_what_is_no_event_is_refused() -> None:
+def test_invalid_event_is_refused() -> None:
     with pytest.raises(BenchyardError, match="not an event"):
         list(events_in([b"data: {}"]))
     with pytest.raises(NotFound, match="gone"):
@@ -144,7 +144,7 @@ def test_what_is_no_event_is_refused() -> None:
     assert list(events_in([b": comment", b""])) == []
 
 
-def test_who_waits_gets_the_end_or_hears_that_there_is_none_yet() -> None:
+def test_wait_returns_the_end_or_raises_at_its_timeout() -> None:
     with talking(in_turn(Answer(job("queued")), Answer(job("running")), Answer(job("timeout")))) as (
         client,
         _,

@@ -74,7 +74,7 @@ def test_an_async_listing_is_awaited_or_iterated() -> None:
 @pytest.mark.parametrize(
     "body", [[], {}, {"benchmarks": None}, {"benchmarks": [{}]}, {"benchmarks": [7]}, {"benchmarks": 7}]
 )
-def test_what_is_no_page_is_an_error(body: Any) -> None:
+def test_invalid_page_is_an_error(body: Any) -> None:
     with (
         stub(lambda asked: Answer(b"null" if body is None else body)) as server,
         Client(server.server) as client,

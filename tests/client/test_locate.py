@@ -35,7 +35,7 @@ def test_the_other_products_names_work_too() -> None:
     assert (server.url, server.key) == ("https://theirs", "theirs")
 
 
-def test_one_products_key_is_never_sent_to_anothers_url(tmp_path: Path) -> None:
+def test_key_of_one_product_is_never_sent_to_the_url_of_another(tmp_path: Path) -> None:
     environ = {
         "BENCHYARD_URL": "http://ours:1",
         "RUNLOOP_API_KEY": "theirs",

@@ -110,10 +110,10 @@ def test_objects_are_stored_from_files_folders_text_and_bytes(yard: Benchyard, t
         yard.storage_object.upload_from_file(tmp_path / "nothing")
 
 
-def test_what_is_not_there_says_so(yard: Benchyard) -> None:
-    with pytest.raises(NotYet, match="axons are not there"):
+def test_unsupported_nouns_raise_not_yet(yard: Benchyard) -> None:
+    with pytest.raises(NotYet, match="axons are not supported"):
         yard.axon.create(name="a")
-    with pytest.raises(NotYet, match="MCP configs are not there"):
+    with pytest.raises(NotYet, match="MCP configs are not supported"):
         yard.mcp_config.list()
 
 

@@ -61,11 +61,11 @@ EQUALS: dict[str, type] = {
 }
 
 ABSENT = {
-    "Axon": "axons are not there; `yard.axon` says so",
-    "AxonOps": "axons are not there; `yard.axon` says so",
-    "AxonSqlOps": "axons are not there; `yard.axon` says so",
-    "McpConfig": "MCP configs are not there; `yard.mcp_config` says so",
-    "McpConfigOps": "MCP configs are not there; `yard.mcp_config` says so",
+    "Axon": "axons are not supported; `yard.axon` says so",
+    "AxonOps": "axons are not supported; `yard.axon` says so",
+    "AxonSqlOps": "axons are not supported; `yard.axon` says so",
+    "McpConfig": "MCP configs are not supported; `yard.mcp_config` says so",
+    "McpConfigOps": "MCP configs are not supported; `yard.mcp_config` says so",
     "ScenarioPreview": "a plain dictionary here, which `ScenarioBuilder.preview` returns",
 }
 

@@ -242,7 +242,7 @@ def test_a_scenario_from_a_snapshot_starts_where_it_was_taken(yard: Benchyard) -
     assert points(run.score_and_complete()) == 1.0
 
 
-def test_what_no_json_can_hold_is_refused_before_it_is_sent(yard: Benchyard) -> None:
+def test_value_outside_json_is_refused_before_it_is_sent(yard: Benchyard) -> None:
     with pytest.raises(UsageError, match="cannot be sent"):
         yard.api.scenarios.create(
             name="x",

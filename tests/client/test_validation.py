@@ -95,7 +95,7 @@ def test_a_scenario_that_is_solved_by_its_reference_is_valid(
     assert scores == [("reference", "system", 1.0)] * 2 + [("nothing", "system", 0.0)] * 2
 
 
-def test_what_the_original_says_by_metadata_is_reversed_too(validated: Checked) -> None:
+def test_reference_is_reversed_by_the_originals_metadata(validated: Checked) -> None:
     result = validated(
         command('test "$(cat x.txt)" = old'),
         begins="new",
@@ -131,7 +131,7 @@ def test_what_the_original_says_by_metadata_is_reversed_too(validated: Checked) 
     ],
     ids=["missing", "useless", "failing", "unfit", "too easy", "nop", "broken scorer", "gate"],
 )
-def test_what_is_wrong_is_said(
+def test_problems_are_named(
     validated: Checked, scorer: dict[str, Any], fields: dict[str, Any], said: str
 ) -> None:
     result = validated(scorer, **fields)
@@ -153,7 +153,7 @@ def test_results_that_differ_are_found(validated: Checked) -> None:
     assert not result.is_valid
 
 
-def test_what_a_run_needs_can_be_given(validated: Checked) -> None:
+def test_variables_of_a_run_can_be_given(validated: Checked) -> None:
     options = ValidationOptions(RunProfile(env_vars={"WORD": "new"}))
     result = validated(
         IS_NEW, options, reference_output="echo $WORD > x.txt", required_environment_variables=["WORD"]
@@ -194,7 +194,7 @@ def test_the_strictest_isolation_that_does_is_found(validated: Checked, room: st
 
 
 @pytest.mark.parametrize(("room", "chosen"), [("system", "clean"), ("clean", "live"), ("live", "live")])
-def test_what_the_author_chose_stays_and_what_is_stricter_is_told(
+def test_chosen_isolation_stays_and_a_stricter_one_is_named(
     validated: Checked, room: str, chosen: str
 ) -> None:
     reference = f"touch ../made; {REFERENCE}"

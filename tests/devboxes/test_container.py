@@ -216,7 +216,7 @@ class TestContainerDriver(WithPodman):
         assert await yard.text(devbox, "echo again") == "again"
 
     @contract()
-    async def test_what_a_killed_server_left_half_made_is_cleared(self, yard: DriverFixture) -> None:
+    async def test_half_made_devbox_of_a_killed_server_is_cleared(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         spec = yard.specs[devbox]
         await yard.driver.stop(devbox)
@@ -299,7 +299,7 @@ def test_no_engine_is_an_error_that_says_how_to_start_one(tmp_path: Path) -> Non
     assert str(tmp_path / "nothing.sock") in caught.value.message
 
 
-def test_what_listens_but_is_no_engine_is_an_error(tmp_path: Path) -> None:
+def test_server_that_is_not_an_engine_is_an_error(tmp_path: Path) -> None:
     async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi")
         writer.close()
@@ -312,7 +312,7 @@ def test_what_listens_but_is_no_engine_is_an_error(tmp_path: Path) -> None:
             finally:
                 await engine.close()
 
-    with pytest.raises(StartFailed, match="is no container engine"):
+    with pytest.raises(StartFailed, match="is not a container engine"):
         asyncio.run(look())
 
 

@@ -141,7 +141,7 @@ class TestLongLease(Leased):
         assert [group for group in held.groups if Path(group).exists()] == []
 
     @contract()
-    async def test_what_was_left_of_a_dead_devbox_is_cleared_by_the_next_server(
+    async def test_leftovers_of_a_dead_devbox_are_cleared_by_the_next_server(
         self, yard: DriverFixture
     ) -> None:
         devbox = await yard.devbox()

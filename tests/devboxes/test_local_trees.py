@@ -35,7 +35,7 @@ def test_every_verb_reaches_the_disk(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["b"]
 
 
-def test_what_is_no_tar_is_an_image_error_that_names_the_file(tmp_path: Path) -> None:
+def test_invalid_tar_is_an_image_error_that_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "broken.tar").write_bytes(b"x" * 1000)
     (tmp_path / "target").mkdir()
     with pytest.raises(ImageError, match=r"broken\.tar: not a readable tar"):
@@ -111,7 +111,7 @@ def test_a_removal_that_is_cancelled_ends_soon_and_can_be_done_again(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="these are the trees of root")
 @pytest.mark.parametrize("is_long", [False, True])
-def test_what_takes_long_is_done_apart_with_the_same_result(tmp_path: Path, *, is_long: bool) -> None:
+def test_long_work_in_a_child_process_has_the_same_result(tmp_path: Path, *, is_long: bool) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     children: list[dict[str, Any]] = []
@@ -141,3 +141,38 @@ def test_what_takes_long_is_done_apart_with_the_same_result(tmp_path: Path, *, i
     assert not tree.exists()
     wanted = ["usage", "compare", "remove_slowly"] if is_long else []
     assert [each["call"] for each in children] == wanted
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="these are the trees of root")
+def test_many_files_are_walked_apart_from_the_start_and_remains_without_a_thread(tmp_path: Path) -> None:
+    tree, children = tmp_path / "tree", list[str]()
+    tree.mkdir()
+
+    class Noted(ZygoteProcess):
+        async def ask(self, message: dict[str, Any], *rest: Any) -> Any:
+            children.append(message["call"])
+            return await super().ask(message, *rest)
+
+    async def run() -> None:
+        zygote = Noted(tmp_path)
+        trees = RootTrees(zygote, moment=60.0)
+        try:
+            for number in range(300):
+                (tree / str(number)).touch()
+            assert (await trees.usage(tree))[1] == 300
+            assert children == []
+            assert (await trees.usage(tree, 1024**3))[1] == 300
+            await trees.remove(tree)
+            assert children == ["usage", "remove_slowly"]
+            (tmp_path / "empty").mkdir()
+            (tmp_path / "link").symlink_to(tmp_path / "empty")
+            for name in ("link", "empty", "missing"):
+                await trees.remove(tmp_path / name)
+        finally:
+            zygote.close()
+
+    asyncio.run(run())
+    assert not tree.exists()
+    assert not (tmp_path / "link").is_symlink()
+    assert not (tmp_path / "empty").exists()
+    assert len(children) == 2

@@ -217,7 +217,7 @@ class TestNative(DriverSuite):
         assert usage.processes <= 64
 
     @contract()
-    async def test_one_file_cannot_outgrow_the_disk(self, yard: DriverFixture) -> None:
+    async def test_file_cannot_outgrow_the_disk(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox(limits=DevboxLimits(disk_bytes=8 * 1024**2))
         result = await yard.run(devbox, "head -c 20000000 /dev/zero > big; stat -c %s big")
         assert int(result.stdout) <= 8 * 1024**2

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +12,7 @@ import click
 from benchyard import errors
 from benchyard.cli.main import cli
 from benchyard.cli.serve import setting_option
+from benchyard.models.scenarios import NOTES, RULES_IN_METADATA, ScenarioOptions
 from benchyard.settings import Settings, setting_fields
 from tests.house.tree import ROOT, modules
 
@@ -25,6 +27,33 @@ def settings_table(owner: type[Settings] = Settings) -> Iterator[str]:
         option = setting_option(each)
         default = f"`{option.default}`" if option.show_default else ""
         yield f"| `--{each.option}` | `{each.variable}` | {default} | {cell(each.setting.help)} |"
+
+
+def scenario_fields_table() -> Iterator[str]:
+    """Every optional field of a scenario: what leaving it out means, where it is, and its docstring."""
+    yield "| field | left out | metadata | `scenario.yaml` | Harbor task | |"
+    yield "|---|---|---|---|---|---|"
+    said = {
+        name: text for each in ScenarioOptions.__mro__[:3] for name, text in field_docstrings(each).items()
+    }
+    keys = {name: f"`{key}`" for key, name in RULES_IN_METADATA.items()}
+    for name, note in sorted(NOTES.items()):
+        default = f"`{json.dumps(note.default)}`" if note.default else ""
+        harbor = note.harbor or "`[metadata.benchyard]`"
+        folder = note.folder or "the same"
+        yield f"| `{name}` | {default} | {keys.get(name, '')} | {folder} | {harbor} | {cell(said[name])} |"
+
+
+def field_docstrings(owner: type) -> dict[str, str]:
+    """field -> the string that stands under it."""
+    (class_,) = ast.parse(inspect.getsource(owner)).body
+    assert isinstance(class_, ast.ClassDef)
+    found = {}
+    for field, text in zip(class_.body, class_.body[1:], strict=False):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
+                found[name] = said
+    return found
 
 
 def errors_table() -> Iterator[str]:
@@ -90,6 +119,7 @@ def cell(text: str) -> str:
 PAGES = (ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs/reference").glob("*.md")))
 PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "settings": settings_table,
+    "scenario_fields": scenario_fields_table,
     "errors": errors_table,
     "commands": commands,
     "rooms": rooms_table,

@@ -1,11 +1,13 @@
 """The scripts in `examples/` do what they say, against a real server."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from tests.publishing import publish
 
 EXAMPLES = ROOT / "examples"
 SECONDS = 300
+MOST_LINES = 90
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +102,89 @@ def test_a_benchmark_is_run_in_parallel(server: RunningServer, benchmark: str, t
 def test_an_unknown_benchmark_is_named(server: RunningServer, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="there is no benchmark 'nobody'"):
         run(server, tmp_path, "parallel_benchmark.py", "nobody")
+
+
+ENTRY_POINTS = """
+[benchyard.agents]
+word-list = custom_agent:WordListAgent
+[benchyard.scorers]
+line-list = custom_scorer:LineListScorer
+[benchyard.benchmarks]
+word-lists = custom_benchmark:WordListsBenchmark
+[benchyard.devboxes]
+audited = custom_driver:AuditedDriver
+"""
+
+
+@dataclass(frozen=True)
+class Extended:
+    """A server beside which the examples are installed as a package."""
+
+    server: RunningServer
+    path: str
+    """Where Python finds the package."""
+    audit: Path
+    """The log of the example's driver."""
+
+    def run(self, *command: str) -> str:
+        own = {"BENCHYARD_URL": self.server.url, "BENCHYARD_API_KEY": self.server.key}
+        ended = subprocess.run(
+            [sys.executable, *command],
+            env={"HOME": str(self.audit.parent), "PATH": os.environ["PATH"], "PYTHONPATH": self.path, **own},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=SECONDS,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stdout
+        return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Extended]:
+    folder = tmp_path_factory.mktemp("extended")
+    info = folder / "examples-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: examples\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    path, audit = f"{folder}:{EXAMPLES}", folder / "audit.log"
+    options = ["--driver", "audited", "--driver-option", f"audit={audit}"]
+    with RunningServer(folder / "data", options, {"PYTHONPATH": path}) as server:
+        yield Extended(server, path, audit)
+
+
+def test_agent_scorer_benchmark_and_driver_of_a_users_own(extended: Extended, tmp_path: Path) -> None:
+    items = tmp_path / "items.jsonl"
+    items.write_text("".join(json.dumps({"name": each, "text": f"{each} and b"}) + "\n" for each in "ac"))
+    extended.run("-m", "benchyard.cli.main", "benchmark", "import", "word-lists", "--from", str(items))
+
+    *lines, words, nothing = extended.run(
+        str(EXAMPLES / "watch_events.py"), "word-lists", "word-list", "nop"
+    ).splitlines()
+    assert words == "word-list: 1.0 over 2 trials"
+    assert nothing == "nop: 0.0 over 2 trials"
+    assert lines[-1] == "job completed"
+    ended = sorted(line for line in lines if " completed " in line)
+    assert ended == [
+        f"{agent} word-lists/{name} completed {score}"
+        for agent, score in (("nop", "0.00"), ("word-list", "1.00"))
+        for name in "ac"
+    ]
+
+    with Client(Server(extended.server.url, extended.server.key)) as client:
+        (job,) = client.jobs.list()
+    exported = extended.run(str(EXAMPLES / "export_for_training.py"), job.id).splitlines()
+    trials = sorted((json.loads(line) for line in exported), key=lambda trial: trial["scenario"])
+    assert [trial["problem"] for trial in trials] == ["a and b", "a and b", "c and b", "c and b"]
+    assert sorted(trial["score"] for trial in trials) == [0.0, 0.0, 1.0, 1.0]
+
+    started = [json.loads(line)["argv"] for line in extended.audit.read_text().splitlines()]
+    assert sum("words.txt" in " ".join(argv) for argv in started) >= len("ac")
+
+
+def test_each_example_is_short_and_run_by_a_test() -> None:
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
+    examples = sorted(EXAMPLES.glob("*.py"))
+    assert [path.name for path in examples if path.stem not in tests] == []
+    assert [path.name for path in examples if len(path.read_text().splitlines()) > MOST_LINES] == []

@@ -37,7 +37,7 @@ def test_an_agent_solves_scenarios_and_every_token_is_accounted_for(yard: AgentY
 
 
 @pytest.mark.parametrize("named", ALL, ids=str)
-def test_what_was_said_is_a_trajectory_with_the_same_totals(yard: AgentYard, named: Named) -> None:
+def test_trajectory_has_the_totals_of_the_run(yard: AgentYard, named: Named) -> None:
     yard.model.reset()
     row = yard.job(named.config(), names=SOLVED).row()
     content = json.loads(yard.trace(row["scenario_run_id"], "trajectory.json"))

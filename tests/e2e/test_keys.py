@@ -33,7 +33,7 @@ def hunting() -> RunningModel:
 
 
 @pytest.mark.parametrize("named", ALL if FULL else (CODEX,), ids=str)
-def test_who_looks_everywhere_finds_no_key_while_an_agent_works(yard: AgentYard, named: Named) -> None:
+def test_no_key_is_found_anywhere_while_an_agent_works(yard: AgentYard, named: Named) -> None:
     with hunting() as model:
         job = yard.job(named.config(base_url=model.url), names=("fix-a-bug",))
         deadline = time.monotonic() + PATIENCE_SECONDS

@@ -41,7 +41,7 @@ def test_a_key_as_a_plain_variable_is_refused(yard: AgentYard) -> None:
         ({"kwargs": {"max_turns": "many"}}, "max_turns"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_the_choices(
+def test_invalid_agent_config_is_refused_with_the_choices(
     yard: AgentYard, changes: dict[str, Any], told: str
 ) -> None:
     config = {key: value for key, value in {**CLAUDE.config(), **changes}.items() if value is not None}

@@ -75,6 +75,6 @@ def test_an_agent_goes_on_with_its_conversation(trying: AgentYard, named: Named)
     assert "not content: the answer is 1" in said
 
 
-def test_one_that_cannot_go_on_is_told_everything_again(trying: AgentYard) -> None:
+def test_agent_that_cannot_continue_gets_the_whole_prompt_again(trying: AgentYard) -> None:
     found = attempt(trying, MINI)
     assert [each["score"] for each in found["rounds"]] == [0.0, 1.0], found

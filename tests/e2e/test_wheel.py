@@ -41,7 +41,7 @@ def test_it_is_alone_in_its_environment(installed: Installed) -> None:
     assert Path(where.out.strip()).is_relative_to(installed.python.parent.parent), where
 
 
-def test_what_the_server_lacks_is_told_before_anything_starts(installed: Installed, tmp_path: Path) -> None:
+def test_missing_dependency_is_reported_before_anything_starts(installed: Installed, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("sh", "mount", "umount"):

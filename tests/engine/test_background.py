@@ -113,7 +113,7 @@ def test_jobs_are_cancelled_by_the_beginning_of_their_key() -> None:
     assert asyncio.run(scenario()) == ["snapshot/b/1"]
 
 
-def test_what_must_not_be_cut_in_half_is_not() -> None:
+def test_uninterruptible_work_runs_to_its_end() -> None:
     steps: list[str] = []
 
     async def both() -> None:

@@ -53,7 +53,7 @@ def test_no_value_is_left_and_what_is_left_was_there_before(data: bytes) -> None
 
 
 @given(st.text(), st.binary())
-def test_what_holds_no_value_is_not_changed(text: str, data: bytes) -> None:
+def test_content_without_a_secret_is_unchanged(text: str, data: bytes) -> None:
     scrubber = Scrubber(["a-value-that-is-in-none-of-these"])
     assert scrubber.text(text) == text
     assert scrubber.data(data) == data
@@ -98,7 +98,7 @@ def test_base64_as_programs_print_it_is_found() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "short", "1234567", "       x", "true"])
-def test_what_is_too_short_to_be_a_secret_is_left_alone(value: str) -> None:
+def test_too_short_values_are_not_masked(value: str) -> None:
     text = f"1 true short 1234567 {value} x"
     assert Scrubber([value]).text(text) == text
 
@@ -122,7 +122,7 @@ def test_the_lines_of_a_key_are_found_one_by_one() -> None:
     assert scrubber.text("\n".join(lines) + "\n") == "***"
 
 
-def test_what_was_cut_off_in_the_middle_of_a_value_is_taken_out_of_a_text() -> None:
+def test_truncated_values_at_the_ends_of_a_text_are_masked() -> None:
     scrubber = Scrubber(["sk-0123456789abcdef"])
     assert scrubber.text("it says sk-01234567") == "it says ***"
     assert scrubber.text("6789abcdef it says") == "*** it says"

@@ -63,7 +63,7 @@ async def _status(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("with_gateway", [False, True], ids=["devbox", "devbox and gateway"])
-def test_what_an_agent_spent_is_known_though_its_devbox_ended_while_no_server_was_there(
+def test_usage_is_known_if_the_devbox_ended_without_a_server(
     tmp_path: Path, kits: Path, with_gateway: bool
 ) -> None:
     with AgentYard(tmp_path, kits, [SLOW]) as yard:

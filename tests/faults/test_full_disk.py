@@ -78,7 +78,7 @@ def _tide(disk: SmallDisk, seed: int, stop: threading.Event) -> None:
         stop.wait(choices.uniform(0.3, 1.0))
 
 
-def test_what_was_to_be_put_into_a_devbox_is_not_blamed_for_a_full_disk(tmp_path: Path) -> None:
+def test_mounts_are_not_blamed_for_a_full_disk(tmp_path: Path) -> None:
     with (
         small_disk(tmp_path, "tmpfs", MEBIBYTES) as disk,
         RunningServer(disk.data, ["--driver", "native"]) as server,

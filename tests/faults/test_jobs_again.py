@@ -19,7 +19,7 @@ KILLS = 3
 
 
 @pytest.mark.parametrize("seed", seeds(short=1))
-def test_what_is_asked_of_a_job_that_has_ended_happens_once(tmp_path: Path, seed: int) -> None:
+def test_repeated_requests_to_an_ended_job_happen_once(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         agents = [counting(1), command("exit 3")]

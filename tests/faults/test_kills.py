@@ -16,7 +16,7 @@ STEPS = 25
 
 
 @pytest.mark.parametrize("seed", seeds(short=2))
-def test_what_was_answered_is_kept_whatever_is_killed(tmp_path: Path, seed: int) -> None:
+def test_answered_requests_survive_every_kill(tmp_path: Path, seed: int) -> None:
     data = tmp_path / "data"
     with RunningServer(data, ["--driver", "native"]) as server, several_callers(server, 3) as callers:
         workers = [Worker(caller, seed * 100 + number, STEPS) for number, caller in enumerate(callers[:2])]

@@ -53,7 +53,7 @@ def test_a_server_that_is_killed_while_it_starts_begins_nothing_twice(tmp_path: 
         assert not surprises(server)
 
 
-def test_what_a_start_tries_out_does_not_outlive_a_server_that_is_killed_with_it(tmp_path: Path) -> None:
+def test_probe_of_a_start_does_not_outlive_a_killed_server(tmp_path: Path) -> None:
     with RunningServer(tmp_path / "data", ["--driver", "native"]) as server:
         server.stop()
         for _number in range(STARTS):

@@ -85,7 +85,7 @@ def _begun(caller: Caller) -> str:
     return str(caller.post("/v1/benchmark_jobs", {"spec": spec}).json()["id"])
 
 
-def test_what_a_loss_of_power_may_have_taken_is_not_scored(tmp_path: Path) -> None:
+def test_state_lost_with_the_power_is_not_scored(tmp_path: Path) -> None:
     with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         job = _begun(caller)
         deadline = time.monotonic() + PATIENCE_SECONDS

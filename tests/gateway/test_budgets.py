@@ -164,7 +164,7 @@ async def test_a_refusal_of_the_provider_costs_nothing(tmp_path: Path) -> None:
 
 
 @live
-async def test_what_was_used_is_known_again_after_a_restart(tmp_path: Path) -> None:
+async def test_usage_is_known_after_a_restart(tmp_path: Path) -> None:
     async with Station(tmp_path / "gateway") as station:
         await station.grant(group="job", budget=GrantBudget(requests=1))
         await station.ask()
@@ -219,7 +219,7 @@ def test_prices_are_those_of_the_list_to_the_last_digit(listed: tuple[str, str],
 
 
 @live
-async def test_what_was_forgotten_counts_no_more_for_its_group(tmp_path: Path) -> None:
+async def test_forgotten_usage_no_longer_counts_for_its_group(tmp_path: Path) -> None:
     """As it would not after the next start: whoever forgets it takes it off the budget."""
     async with Station(tmp_path / "gateway") as station:
         shared = {"group": "job", "group_budget": GrantBudget(requests=1)}

@@ -99,9 +99,7 @@ async def parted(station: Station, reply: aiohttp.ClientResponse) -> None:
 
 @pytest.mark.parametrize("is_revoked", [False, True])
 @live
-async def test_what_an_answer_used_is_heard_though_nobody_waits_for_it(
-    tmp_path: Path, is_revoked: bool
-) -> None:
+async def test_usage_is_recorded_after_the_client_hung_up(tmp_path: Path, is_revoked: bool) -> None:
     """Some hang up when a model says that it is finished; what it used comes after that."""
     async with Station(tmp_path / "gateway") as station:
         await station.grant()

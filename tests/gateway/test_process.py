@@ -122,9 +122,9 @@ async def test_it_serves_a_devbox_and_tells_what_was_used(tmp_path: Path) -> Non
 
 
 @live
-async def test_what_cannot_be_asked_is_refused(tmp_path: Path) -> None:
+async def test_invalid_grant_is_refused(tmp_path: Path) -> None:
     async with a_yard(tmp_path / "gateway") as yard:
-        with pytest.raises(UsageError, match="no id"):
+        with pytest.raises(UsageError, match="not an id"):
             await yard.gateway.grant(yard.grant(id="../up"))
         with pytest.raises(UsageError, match="16 characters"):
             await yard.gateway.grant(yard.grant(token="short"))
@@ -263,7 +263,7 @@ async def test_it_ends_when_nobody_needs_it(tmp_path: Path) -> None:
 
 
 @live
-async def test_what_has_expired_is_broken_off(tmp_path: Path) -> None:
+async def test_call_of_an_expired_grant_is_cut(tmp_path: Path) -> None:
     async with a_yard(tmp_path / "gateway") as yard:
 
         async def hang(_request: web.BaseRequest, _body: bytes) -> web.StreamResponse:
@@ -334,7 +334,7 @@ async def test_only_the_same_user_is_answered(tmp_path: Path) -> None:
 
 
 @live
-async def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
+async def test_gateway_that_cannot_start_raises_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(BenchyardError):
         await Gateway(tmp_path / "file").open()

@@ -11,7 +11,7 @@ from benchyard.hosts.cancellation import run_to_end
 @pytest.mark.parametrize(
     ("failure", "level"), [(Conflict("it has ended"), logging.INFO), (ValueError("a bug"), logging.ERROR)]
 )
-def test_what_fails_after_nobody_waits_is_told_once(
+def test_failure_after_cancellation_is_logged_once(
     failure: Exception, level: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -59,7 +59,7 @@ def test_no_other_folder_is_touched(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-def test_what_rm_has_left_of_one_goes_too(tmp_path: Path) -> None:
+def test_partly_removed_data_folder_is_deleted(tmp_path: Path) -> None:
     data = tmp_path / "data"
     (data / "images" / "layers" / "0123456789abcdef01234567" / "home").mkdir(parents=True)
     (data / "notes").touch()

@@ -56,7 +56,7 @@ def test_a_folder_of_the_machine_is_carried_whole(on_host: OnHost) -> None:
     on_host(test, name="native")
 
 
-def test_what_cannot_be_carried_leaves_nothing(on_host: OnHost) -> None:
+def test_uncarried_answer_leaves_nothing(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         agent = await yard.devbox("dbx_agent", user="root")
         await yard.text(agent, "mkdir /task; truncate -s 2G /task/sparse")

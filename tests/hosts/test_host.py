@@ -87,7 +87,7 @@ def test_ids_that_would_leave_the_folder_are_refused(on_host: OnHost) -> None:
     on_host(test)
 
 
-def test_what_is_not_there_is_not_found(on_host: OnHost) -> None:
+def test_unknown_devbox_or_execution_is_not_found(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         with pytest.raises(NotFound):

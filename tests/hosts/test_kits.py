@@ -77,7 +77,7 @@ def test_a_fill_that_fails_leaves_nothing_and_is_tried_again(tmp_path: Path) -> 
     assert [path.name for path in asyncio.run(kits.folder("key", small)).iterdir()] == ["file"]
 
 
-def test_what_a_killed_process_left_is_removed_and_made_anew(tmp_path: Path) -> None:
+def test_half_made_kit_of_a_killed_process_is_made_again(tmp_path: Path) -> None:
     killed = process(tmp_path, "hang")
     assert killed.stdout is not None
     assert killed.stdout.readline() == "filling\n"

@@ -48,7 +48,7 @@ def test_devboxes_that_live_are_no_leaks_with_or_without_a_server(lonely: Runnin
     lonely.start()
 
 
-def test_what_a_dead_devbox_left_is_listed_until_a_server_clears_it(lonely: RunningServer) -> None:
+def test_leftovers_of_a_dead_devbox_are_listed_until_cleared(lonely: RunningServer) -> None:
     folder = create(lonely)
     held = FirstProcess.load(folder)
     assert held is not None

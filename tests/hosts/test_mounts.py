@@ -17,7 +17,7 @@ def _kit(folder: Path) -> Path:
     return kit
 
 
-def test_what_is_shown_is_noted_and_outlives_the_server(on_host: OnHost, tmp_path: Path) -> None:
+def test_mounts_are_recorded_and_outlive_the_server(on_host: OnHost, tmp_path: Path) -> None:
     async def test(yard: HostYard) -> None:
         shown = (HostFolder(_kit(tmp_path), "/opt/kit"),)
         devbox = await yard.devbox(mounts=shown)

@@ -81,7 +81,7 @@ def test_output_is_cut_where_the_disk_is_short_and_the_command_goes_on(tmp_path:
         os.close(descriptor)
 
 
-def test_what_is_left_to_others_depends_on_the_disk(tmp_path: Path) -> None:
+def test_spare_bytes_depend_on_the_disk(tmp_path: Path) -> None:
     budget = OutputBudget()
     budget.measure_disk(tmp_path)
     disk = os.statvfs(tmp_path)

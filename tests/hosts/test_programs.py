@@ -71,7 +71,7 @@ def test_how_a_program_ended_is_told(on_host: OnHost) -> None:
     on_host(test)
 
 
-def test_what_cannot_be_run_is_refused(on_host: OnHost) -> None:
+def test_invalid_command_is_refused(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         refused: list[dict[str, object]] = [

@@ -123,7 +123,7 @@ def test_queued_commands_of_a_shell_go_on(on_host: OnHost) -> None:
     on_host(test)
 
 
-def test_what_a_host_had_not_noted_yet_can_be_cleared(on_host: OnHost) -> None:
+def test_unrecorded_layers_can_be_cleared(on_host: OnHost) -> None:
     """It was killed between keeping the layers for a devbox and noting which one it is."""
 
     async def test(yard: HostYard) -> None:

@@ -37,7 +37,7 @@ def test_only_old_devboxes_without_a_disk_are_forgotten(tmp_path: Path, vault: V
     assert journal.ended_before(2000) == {"old"}
 
 
-def test_what_is_forgotten_only_in_part_is_still_known(tmp_path: Path, vault: Vault) -> None:
+def test_partly_forgotten_devbox_is_still_known(tmp_path: Path, vault: Vault) -> None:
     journal = HostState(tmp_path, vault)
     journal.open()
     noted(journal, tmp_path, "old", 1000)
@@ -98,7 +98,7 @@ def test_a_devbox_that_rests_is_resumed_though_it_left_memory(
     on_host(test)
 
 
-def test_what_has_not_completed_is_known_without_the_rest(on_host: OnHost) -> None:
+def test_running_executions_are_listed_without_the_rest(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         await yard.run(devbox, "true", id="done")

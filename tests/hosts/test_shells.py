@@ -163,7 +163,7 @@ def test_posix_shells_keep_directory_and_exported_variables(
     on_host(test)
 
 
-def test_what_a_shell_restores_is_on_no_disk_and_cannot_be_changed(tmp_path: Path) -> None:
+def test_restored_state_of_a_shell_is_in_sealed_memory(tmp_path: Path) -> None:
     shell = shells.Shell.named(tmp_path / "shells", "user", "s", Vault(tmp_path / "key"))
     shell.keep(b"export X=1 \xff")
     with ExitStack() as opened:

@@ -73,7 +73,7 @@ def imported(node: ast.AST) -> list[str]:
     return []
 
 
-def test_what_runs_in_a_devbox_imports_the_standard_library_only() -> None:
+def test_guest_code_imports_the_standard_library_only() -> None:
     strangers = [
         f"{module.where} imports {name}"
         for module in modules()
@@ -85,7 +85,7 @@ def test_what_runs_in_a_devbox_imports_the_standard_library_only() -> None:
     assert strangers == []
 
 
-def test_what_runs_in_a_devbox_needs_no_installed_package() -> None:
+def test_guest_code_needs_no_installed_package() -> None:
     command = [sys.executable, "-I", "-S", "-c", IMPORT_GUEST, str(SRC), *guest()]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.stderr == ""

@@ -30,7 +30,7 @@ APART = ("benchyard.testing", "benchyard.scripted_model", "benchyard.__main__")
 ANCHORED = {"match", "fullmatch"}
 SCANNING = {"search", "findall", "finditer", "sub", "subn", "split"}
 SMALL, LARGE = 3_000, 6_000
-SUSPICIOUS_SECONDS = 0.003
+SUSPICIOUS_SECONDS = 0.001
 """For a small text; what is quadratic takes far more."""
 MOST_GROWTH = 3.2
 _MOST_ATOMS = 7
@@ -160,7 +160,6 @@ def _outer(statement: ast.stmt) -> Iterator[ast.AST]:
             yield from ast.walk(child)
 
 
-@cache
 def sources() -> dict[str, Module]:
     return {module.name: module for module in modules()}
 

@@ -23,7 +23,7 @@ def test_an_alias_is_found_however_it_is_spelled_and_outlives_the_server(tmp_pat
         table.remove("ubuntu")
 
 
-def test_what_is_no_reference_or_no_name_changes_nothing(tmp_path: Path) -> None:
+def test_invalid_reference_or_name_changes_nothing(tmp_path: Path) -> None:
     table = Aliases(tmp_path)
     for reference, image in (("Not A Reference", "mine"), ("ubuntu", "../mine")):
         with pytest.raises(UsageError):

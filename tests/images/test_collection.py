@@ -74,7 +74,7 @@ def test_the_longest_unused_goes_first_and_no_more_than_needed(store: ImageStore
     run(scene())
 
 
-def test_what_is_needed_stays_whatever_its_age(store: ImageStore, tmp_path: Path) -> None:
+def test_needed_images_stay_at_any_age(store: ImageStore, tmp_path: Path) -> None:
     async def scene() -> None:
         made = await filled(store, tmp_path, "abcdef")
         collector = Collector(store, tmp_path / "store", LocalTrees(), Cache(tmp_path / "store", 0))

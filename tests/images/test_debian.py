@@ -36,7 +36,7 @@ def install(programs: Path, script: str) -> None:
     (programs / "mmdebstrap").chmod(0o755)
 
 
-def test_what_was_bootstrapped_is_imported(store: ImageStore, programs: Path, tmp_path: Path) -> None:
+def test_bootstrapped_system_is_imported(store: ImageStore, programs: Path, tmp_path: Path) -> None:
     install(programs, BOOTSTRAP)
     lines: list[str] = []
 

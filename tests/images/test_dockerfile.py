@@ -86,7 +86,7 @@ def test_the_escape_character_can_be_another() -> None:
         ("FROM ${X\n", 1, "not of a form"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(text: str, line: int, problem: str) -> None:
+def test_mistake_is_refused_with_its_line(text: str, line: int, problem: str) -> None:
     with pytest.raises(BuildFailed, match=rf"^Dockerfile line {line}: .*{problem}") as caught:
         Bases(parse_dockerfile(text), {})
     assert caught.value.details["line"] == line
@@ -96,7 +96,7 @@ def test_what_is_wrong_is_told_with_its_line(text: str, line: int, problem: str)
     ("text", "problem"),
     [("", "no FROM"), ("# x\nARG A\n", "no FROM"), ("FROM a\0", "null byte"), ("#" * 2**21, "larger")],
 )
-def test_what_is_no_dockerfile_is_refused(text: str, problem: str) -> None:
+def test_invalid_dockerfile_is_refused(text: str, problem: str) -> None:
     with pytest.raises(BuildFailed, match=problem):
         parse_dockerfile(text)
 

@@ -108,7 +108,7 @@ def test_secrets_reach_both_forms_of_run() -> None:
         ("COPY --from=other <<a /x", "cannot be copied --from"),
     ],
 )
-def test_what_cannot_be_copied_is_refused(line: str, problem: str, tmp_path: Path) -> None:
+def test_invalid_copy_is_refused(line: str, problem: str, tmp_path: Path) -> None:
     delimiter = line.split("<<")[1].split()[0]
     with pytest.raises(BuildFailed, match=rf"Dockerfile line 2: .*{problem}"):
         rewritten(f"FROM a\n{line}\nx\n{delimiter}\n", tmp_path)

@@ -89,9 +89,7 @@ def test_a_system_without_usr_is_told_to_import_an_image(tmp_path: Path) -> None
         ("run/secrets/token", 0o644),
     ],
 )
-def test_what_is_not_on_the_list_or_closed_does_not_appear(
-    machine: Path, layer: Path, path: str, mode: int
-) -> None:
+def test_unlisted_and_private_files_do_not_appear(machine: Path, layer: Path, path: str, mode: int) -> None:
     plant(machine, path, mode=mode)
     make(machine, layer)
     assert [name for name, said in everything(layer).items() if SECRET.encode() in said] == []

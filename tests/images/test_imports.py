@@ -291,7 +291,7 @@ def test_files_that_are_no_image_are_refused(store: ImageStore, tmp_path: Path, 
 
 
 def test_a_source_that_is_not_there_is_named(store: ImageStore, tmp_path: Path) -> None:
-    with pytest.raises(ImageError, match=r"nothing-here is no file or folder"):
+    with pytest.raises(ImageError, match=r"nothing-here is neither a file nor a folder"):
         import_now(store, tmp_path / "nothing-here")
 
 

@@ -9,7 +9,7 @@ def image(id: str) -> Image:
     return Image(id, id, ("layer",), (), None)
 
 
-def test_one_that_is_gone_when_its_turn_comes_says_nothing(tmp_path: Path) -> None:
+def test_record_removed_meanwhile_is_skipped(tmp_path: Path) -> None:
     write_record(tmp_path, image("there"))
     # In the list of the folder, and not to be read: as if it had been removed in between.
     (tmp_path / "gone.json").symlink_to(tmp_path / "nowhere")
@@ -17,7 +17,7 @@ def test_one_that_is_gone_when_its_turn_comes_says_nothing(tmp_path: Path) -> No
     assert ([each.id for each in found], is_whole) == (["there"], True)
 
 
-def test_one_that_makes_no_sense_is_told_apart(tmp_path: Path) -> None:
+def test_broken_record_is_reported(tmp_path: Path) -> None:
     write_record(tmp_path, image("there"))
     (tmp_path / "broken.json").write_text("{")
     found, is_whole = read_records(tmp_path)

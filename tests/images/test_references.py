@@ -34,6 +34,6 @@ def test_every_spelling_has_one_full_form(spelled: str, full: str) -> None:
     "text",
     ["", "Ubuntu", "a b", "-x", "../x", "a//b", "a:b:c/", "x@sha256:12", "a" * 300, "a\nb", "$X", "--x"],
 )
-def test_what_is_no_reference_is_refused(text: str) -> None:
+def test_invalid_reference_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="not a reference to an image"):
         normal_reference(text)

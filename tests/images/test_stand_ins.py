@@ -24,7 +24,7 @@ BULLSEYE, BOOKWORM, TRIXIE = SUITES
         ("debian:stable-slim", StandInPlan("debian:stable-slim", TRIXIE)),
     ],
 )
-def test_what_stands_in(reference: str, plan: StandInPlan) -> None:
+def test_references_and_their_stand_ins(reference: str, plan: StandInPlan) -> None:
     assert stand_in_plan(reference) == plan
     assert can_be_made(reference)
 

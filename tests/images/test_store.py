@@ -229,7 +229,9 @@ def test_layers_of_a_running_devbox_stay_until_it_lets_go(
         store.hold(snapshot, "dbx_2")
 
 
-def test_what_a_crash_left_is_cleared_at_opening(opened: ImageStore, tmp_path: Path, machine: Path) -> None:
+def test_leftovers_of_a_crash_are_cleared_at_opening(
+    opened: ImageStore, tmp_path: Path, machine: Path
+) -> None:
     changed(tmp_path / "store/partial/half", f="x")
     changed(tmp_path / "store/layers/orphan", f="x")
     (tmp_path / "store/images/.snp_9.partial").write_text("{")
@@ -239,9 +241,7 @@ def test_what_a_crash_left_is_cleared_at_opening(opened: ImageStore, tmp_path: P
     assert [path.name for path in (tmp_path / "store/images").iterdir()] == ["host.json"]
 
 
-def test_what_nobody_needs_any_more_is_gone_when_the_store_is_closed(
-    opened: ImageStore, tmp_path: Path
-) -> None:
+def test_unused_layers_are_gone_when_the_store_is_closed(opened: ImageStore, tmp_path: Path) -> None:
     needed = layers_on_disk(tmp_path)
     changed(tmp_path / "store/partial/aside", f="x")
     changed(tmp_path / "store/layers/nameless", f="x")
@@ -250,7 +250,7 @@ def test_what_nobody_needs_any_more_is_gone_when_the_store_is_closed(
     assert layers_on_disk(tmp_path) == needed
 
 
-def test_what_cannot_be_removed_at_the_end_is_said_and_left_to_the_next_start(
+def test_failed_removal_is_logged_and_left_to_the_next_start(
     opened: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(path: Path) -> None:
@@ -468,7 +468,7 @@ def test_layers_that_are_shared_stay_until_the_last_one_goes(
     assert layers_on_disk(tmp_path) == set(host.layers)
 
 
-def test_what_is_kept_at_once_is_synced_together(tmp_path: Path, machine: Path) -> None:
+def test_simultaneous_images_are_synced_together(tmp_path: Path, machine: Path) -> None:
     trees = _WatchedSync(tmp_path / "store/images")
     store = ImageStore(tmp_path / "store", trees, root=machine)
     run(store.open())

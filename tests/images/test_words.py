@@ -81,7 +81,7 @@ FORMS = [
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from(FORMS), max_size=6).map("".join))
-def test_what_a_shell_fills_in_is_filled_in_alike(text: str) -> None:
+def test_variables_expand_as_in_a_shell(text: str) -> None:
     environment = {**VALUES, "PATH": "/bin:/usr/bin"}
     shown = subprocess.run(
         ["sh", "-c", f'printf %s "{text}"'], env=environment, capture_output=True, check=True

@@ -65,7 +65,7 @@ def test_every_attack_on_one_part_names_a_test_that_is_there() -> None:
         ), line
 
 
-def test_what_the_page_says_is_what_is_promised() -> None:
+def test_page_agrees_with_the_promises() -> None:
     """All but what runs inside the graded process: prevented by `answer`, at least reported by `clean`."""
     within = {attack.title for attack in ATTACKS if attack.within and not attack.above}
     above = {attack.title for attack in ATTACKS if attack.above}
@@ -89,7 +89,7 @@ LEFT = [
 
 
 @pytest.mark.parametrize("attack", LEFT, ids=lambda attack: attack.name)
-def test_what_was_left_behind_in_a_live_devbox_reaches_no_scorer(yard: Yard, attack: Attack) -> None:
+def test_leftovers_in_a_live_devbox_reach_no_scorer(yard: Yard, attack: Attack) -> None:
     """In scenarios that need tracing it does: then the score is forged, and who did it is told."""
     # The last word is a race between two writers, of which the attack wins more than half.
     assert any(_left(yard, attack, tracing=True) == 1.0 for _ in range(_TRIES))
@@ -104,13 +104,13 @@ def _left(yard: Yard, attack: Attack, *, tracing: bool) -> float:
     return float(view["scoring_contract_result"]["score"])
 
 
-def test_what_stays_open_is_closed_by_grading_from_a_distance(yard: Yard) -> None:
+def test_open_attacks_are_prevented_by_grading_from_a_distance(yard: Yard) -> None:
     found = rows(yard, WITHIN, naive=False)
     assert [row.outcomes for row in found] == [("prevented",) * len(MODES)] * len(WITHIN)
     assert [row.line for row in found] == page.lines(page.APART)
 
 
-def test_what_stays_open_is_named_as_every_answer_is(yard: Yard) -> None:
+def test_open_attacks_show_the_answer_as_opened(yard: Yard) -> None:
     attack = next(attack for attack in ATTACKS if attack.within)
     view = yard.scored(attack, attack.graders[0], "clean")
     assert view["tamper_report"]["opened_by_scorers"] == ["/home/user/task/solution.py"]

@@ -120,7 +120,7 @@ def test_a_validated_scenario_knows_how_many_tests_there_are(
         assert scored(http, id, FEWER["ended"])["score"] == 1.0
     validation = validated(server, id)
     assert validation.problems == []
-    assert "the reference's report tells of 3 tests" in validation.notes[-1]
+    assert "the reference's report lists 3 tests" in validation.notes[-1]
     honest = scored(http, id, f"# honest\n{RIGHT}")
     assert (honest["score"], honest["suspicions"]) == (1.0, [])
     assert honest["scoring_function_results"][0]["counted"] == {"tests": 3, "skipped": 0}
@@ -149,7 +149,7 @@ def test_the_number_is_known_from_a_reference_that_judged_a_scorer(http: httpx.C
     assert TOLD["ended"] in scored(http, id, FEWER["ended"])["scoring_function_results"][0]["output"]
 
 
-def test_what_the_author_says_comes_before_what_the_reference_shows(http: httpx.Client, yard: Yard) -> None:
+def test_count_of_the_author_overrides_that_of_the_reference(http: httpx.Client, yard: Yard) -> None:
     id = made(http, yard, "author", scorer={"report_tests": 0})
     assert Job(http, scenarios_spec([id], {"name": "oracle"})).row()["score"] == 1.0
     assert scored(http, id, FEWER["ended"])["score"] == 1.0

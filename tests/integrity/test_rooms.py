@@ -50,7 +50,7 @@ def test_processes_of_a_room_trace_each_other_only_where_the_scenario_says_so(
     run.end()
 
 
-def test_whoever_works_in_a_live_devbox_may_debug_before_and_after_its_scoring(http: httpx.Client) -> None:
+def test_tracing_is_allowed_before_and_after_live_scoring(http: httpx.Client) -> None:
     run = run_of(http, bash(f"python3 -c '{TRACE}'"), scoring_isolation="live")
     for _ in range(2):
         assert run.devbox.run(f"python3 -c '{TRACE}'")["stdout"] == "1.0\n"
@@ -82,7 +82,7 @@ def test_a_pass_without_the_runners_report_counts_for_nothing(
     run.end()
 
 
-def test_what_is_graded_is_what_is_reported(http: httpx.Client) -> None:
+def test_graded_disk_is_the_reported_one(http: httpx.Client) -> None:
     """Something that comes and goes all the time is in both or in none: the disk is frozen once."""
     run = run_of(
         http,
@@ -143,7 +143,7 @@ def test_a_link_on_the_way_to_what_is_no_part_of_the_answer_does_not_make_it_one
     run.devbox.run("cd ~/out && mv sub mine && echo lax > mine/rules && ln -s mine sub")
     view = run.scored()
     assert view["scoring_contract_result"]["score"] == 0.0, results(view)
-    assert "could not be put back" in results(view)[0]["reason"]
+    assert "could not be restored" in results(view)[0]["reason"]
     run.end()
 
 

@@ -149,8 +149,8 @@ def test_no_way_to_put_a_program_there_hides_it(scored: Any, plant: str, named: 
 @pytest.mark.parametrize(
     ("command", "named"),
     [
-        ("sudo rm -f /usr/bin/python3", "/usr/bin/python3 of the system is deleted, or closed"),
-        ("sudo chmod 700 $(readlink -f /usr/bin/python3)", "of the system is deleted, or closed"),
+        ("sudo rm -f /usr/bin/python3", "/usr/bin/python3 of the system is deleted or made unusable"),
+        ("sudo chmod 700 $(readlink -f /usr/bin/python3)", "of the system is deleted or made unusable"),
         ("sudo rm /usr/bin/python3; sudo ln -s /nowhere /usr/bin/python3", "opened /usr/bin/python3"),
         ("sudo rm -rf /usr/lib/python3.*", "/usr/lib/python3"),
     ],
@@ -245,7 +245,7 @@ def test_a_folder_that_is_a_link_by_now_is_named(scored: Any) -> None:
     assert line == opened("/srv/says (a link)")
 
 
-def test_what_is_changed_but_not_taken_over_is_not_suspect(scored: Any) -> None:
+def test_changes_outside_of_the_answer_are_not_suspect(scored: Any) -> None:
     """In `answer` the room has the start's own python3, whatever was done to it."""
     rules = {"scoring_isolation": "answer", "answer_paths": ["answer.py", "/srv/beside"]}
     view = scored(f"echo > answer.py; sudo touch /srv/beside; {SHIM.format(PYTHON)}",
@@ -257,7 +257,7 @@ def test_what_is_changed_but_not_taken_over_is_not_suspect(scored: Any) -> None:
 class TestReference:
     PLANT = f"echo > answer.py; {SHIM.format(PYTHON)}"
 
-    def test_what_the_reference_changed_too_is_part_of_the_work(self, http: httpx.Client) -> None:
+    def test_changes_of_the_reference_are_part_of_the_work(self, http: httpx.Client) -> None:
         id = made(http, reference_output=f"#!/bin/sh\n{self.PLANT}")
         # One after the other: what the oracle's shows holds from then on.
         assert Job(http, scenarios_spec([id], agent(self.PLANT))).row()["suspicions"] == [opened(PYTHON)]
@@ -320,9 +320,7 @@ class TestLive:
             ("/home/user/.local/bin/python3", "/home/user/.local/bin/python3"),
         ],
     )
-    def test_what_is_put_there_once_the_scorers_work_is_named(
-        self, http: httpx.Client, place: str, named: str
-    ) -> None:
+    def test_files_placed_during_scoring_are_named(self, http: httpx.Client, place: str, named: str) -> None:
         """Who was left running waits until the disk was looked at."""
         waits = 'until ls -d /run/benchyard-?????*; do sleep 0.01; done; cp late "$0"'
         plant = (
@@ -339,7 +337,7 @@ class TestLive:
         assert row["score"] == 1.0, row
         assert f"{named} was changed outside of the work while it was scored" in row["suspicions"]
 
-    def test_what_scorers_change_themselves_is_known_by_the_reference(self, http: httpx.Client) -> None:
+    def test_changes_of_scorers_are_known_by_the_reference(self, http: httpx.Client) -> None:
         own = {**bash("touch /usr/local/installed; test -e answer.py && echo 1 || echo 0"), "user": "root"}
         id = made(http, own, scoring_isolation="live", reference_output="#!/bin/sh\necho > answer.py")
         assert Job(http, scenarios_spec([id], {"name": "oracle"})).row()["suspicions"] == []
@@ -353,12 +351,12 @@ class TestLive:
 
 
 class TestOwn:
-    def test_what_the_server_made_is_not_in_the_report(self, http: httpx.Client) -> None:
+    def test_files_of_the_server_are_not_in_the_report(self, http: httpx.Client) -> None:
         row = Job(http, scenarios_spec([made(http)], agent("echo > answer.py"))).row()
         report = good(http.get(f"/v1/scenarios/runs/{row['scenario_run_id']}"))["tamper_report"]
         assert (report["changed_outside"], report["changed_outside_total"]) == ([], 0)
 
-    def test_what_the_agent_left_in_its_place_is(self, http: httpx.Client) -> None:
+    def test_files_of_the_agent_in_their_place_are_in_the_report(self, http: httpx.Client) -> None:
         own = "/run/benchyard/y /run/benchyard/prompt.md"
         plant = f"echo 1 > /logs/agent/x; echo 1 | sudo tee -a {own} > /dev/null"
         id = made(http, bash(f"cat /logs/agent/x {own}; echo 1"))

@@ -43,7 +43,7 @@ def test_models_ignore_unknown_fields_and_never_change() -> None:
         Point(x=float("nan"))
 
 
-def test_what_is_not_to_be_shown_is_in_no_repr() -> None:
+def test_secrets_are_in_no_repr() -> None:
     door = GatewayTokenView(
         token="t-1",
         url="http://127.0.0.1:4100/",

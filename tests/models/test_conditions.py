@@ -68,7 +68,7 @@ def test_globs_choose_by_the_name_or_its_last_part() -> None:
     assert found("level=*", exclude=("fix*",)) == "3"
 
 
-def test_what_is_no_condition_is_refused_with_the_ways_to_write_one() -> None:
+def test_invalid_condition_is_refused_with_the_valid_forms() -> None:
     for text in ("name", "=x", " or name=x"):
         with pytest.raises(UsageError, match="key!=value"):
             parse_condition(text)

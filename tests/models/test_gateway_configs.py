@@ -53,7 +53,7 @@ def test_an_endpoint_is_kept_as_it_is(endpoint: str) -> None:
         "https://" + "a" * 3000,
     ],
 )
-def test_what_is_no_endpoint_is_refused_and_no_password_is_repeated(endpoint: str) -> None:
+def test_invalid_endpoint_is_refused_without_repeating_a_password(endpoint: str) -> None:
     with pytest.raises(ValidationError) as refused:
         GatewayConfigRequest.model_validate({**GOOD, "endpoint": endpoint})
     (problem,) = refused.value.errors(include_input=False)
@@ -117,7 +117,7 @@ def test_a_name_is_one_line_that_is_not_blank(name: str) -> None:
         GatewayConfigRequest.model_validate({**GOOD, "name": name})
 
 
-def test_one_that_comes_with_the_server_is_nobodys() -> None:
+def test_public_config_has_no_account() -> None:
     fields = {**GOOD, "id": "gwc_1", "create_time_ms": 5}
     own = GatewayConfig.model_validate_json(json.dumps(fields))
     assert own.view("acc_1").account_id == "acc_1"

@@ -7,13 +7,13 @@ from benchyard.models.secrets import MAX_SECRET_BYTES, SecretRequest
 
 
 @pytest.mark.parametrize("value", ["", "plain", "ä" * (MAX_SECRET_BYTES // 2)])
-def test_what_fits_into_a_variable_is_taken(value: str) -> None:
+def test_values_that_fit_a_variable_are_accepted(value: str) -> None:
     request = SecretRequest.model_validate({"name": "KEY", "value": value})
     assert request.value.get_secret_value() == value
 
 
 @pytest.mark.parametrize("value", ["a\0b", "x" * (MAX_SECRET_BYTES + 1), "ä" * (MAX_SECRET_BYTES // 2 + 1)])
-def test_what_no_program_could_be_started_with_is_refused(value: str) -> None:
+def test_values_that_no_variable_can_hold_are_refused(value: str) -> None:
     with pytest.raises(ValidationError):
         SecretRequest.model_validate({"name": "KEY", "value": value})
 

@@ -70,7 +70,7 @@ def test_the_mean_of_the_last_jobs_alike_times_the_trials() -> None:
     assert found.estimated_cost_usd == 6 * 3.0 / 8
 
 
-def test_what_is_not_known_of_every_agent_is_not_guessed() -> None:
+def test_estimate_needs_the_cost_of_every_agent() -> None:
     unknown = {"name": "codex", "model_name": "another", "asks_models": True}
     assert with_costs(plan(CODEX, unknown), [past("bmj_1", 2.0, 4)]).estimated_cost_usd is None
     assert with_costs(plan({"name": "nop"}), []).estimated_cost_usd is None

@@ -84,7 +84,7 @@ def test_any_text_makes_a_file_that_can_be_read(name: str, message: str) -> None
     assert failure is not None
 
 
-def test_what_xml_cannot_hold_is_replaced() -> None:
+def test_characters_invalid_in_xml_are_replaced() -> None:
     broken = trial(failure="agent").model_copy(
         update={"scenario_name": "a\x00b\x1b[31m<&]]>\ufffe\U0001f600"}
     )

@@ -181,7 +181,7 @@ def test_a_reward_that_few_scenarios_have_is_a_mean_over_those() -> None:
     assert found.rewards["score"] == pytest.approx(2 / 3), "what all have counts 0 where an agent failed"
 
 
-def test_what_the_machine_did_is_told_with_an_attempt() -> None:
+def test_conditions_of_the_machine_are_shown_with_an_attempt() -> None:
     line = "the egress proxy refused example.org:443 once while it was scored"
     (found,) = outcomes(job(), [trial(0.0, conditions=[line])], with_scenarios=True)
     assert found.scenario_outcomes[0].attempts[0].conditions == [line]

@@ -46,7 +46,7 @@ class TestReplication(ScorerContract):
         return await self.scorer(self.passes()).score(room)
 
     @contract()
-    async def test_whatever_lies_in_the_place_of_the_answer_is_wrong(self, yard: DriverFixture) -> None:
+    async def test_any_other_file_in_place_of_the_answer_is_wrong(self, yard: DriverFixture) -> None:
         for command in (
             "true",
             "mkdir answer",
@@ -73,7 +73,7 @@ class TestReplication(ScorerContract):
         assert len(long.output) < 3000
 
 
-def test_what_cannot_be_expected_is_refused_when_the_scenario_is_made() -> None:
+def test_invalid_expected_answer_is_refused_at_creation() -> None:
     for type, right in ACCEPTED.items():
         assert (
             catalog.parse(type, {"path": "answer", "expected": right}, ScoringContext()).config.expected

@@ -102,7 +102,7 @@ class TestGrading(GradingSuite):
         assert told == dict.fromkeys(TRICKS, 0.0)
 
     @contract(Capability.USERS)
-    async def test_what_does_not_end_is_ended_with_all_it_started(self, yard: DriverFixture) -> None:
+    async def test_endless_answer_is_ended_with_its_processes(self, yard: DriverFixture) -> None:
         forever = "import os\nif os.fork() == 0:\n    os.setsid()\nwhile True:\n    pass\n"
         (graded, after) = await self.grade(yard, case(forever, time_limit_sec=0.5), case(GOOD))
         assert isinstance(graded, Verdict), graded
@@ -142,9 +142,7 @@ class TestGrading(GradingSuite):
         assert await self.scores(yard, case(uses_it)) == [1.0]
 
     @contract(Capability.USERS)
-    async def test_what_the_official_environment_has_and_this_has_not_is_no_zero(
-        self, yard: DriverFixture
-    ) -> None:
+    async def test_missing_official_package_is_a_failure_and_not_a_zero(self, yard: DriverFixture) -> None:
         (known, unknown) = await self.grade(
             yard, case(f"import numpy\n{GOOD}"), case(f"import nosuch\n{GOOD}")
         )
@@ -183,7 +181,7 @@ def test_packages_come_with_the_official_versions_of_what_they_need() -> None:
     assert other == ("numpy>=1.21.2,<2",)
 
 
-def test_what_cannot_be_had_is_told() -> None:
+def test_environment_differences_are_named() -> None:
     everything = tuple(listed.PINS)
     have = " ".join(f"{name}=={version}" for name, version in listed.PINS.items())
     assert (

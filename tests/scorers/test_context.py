@@ -82,5 +82,5 @@ def test_facts_that_do_not_fit_are_in_the_file_only() -> None:
 
 
 def test_facts_that_json_cannot_say_are_an_error_of_the_scorer() -> None:
-    with pytest.raises(ScorerFailed, match="cannot be told"):
+    with pytest.raises(ScorerFailed, match="cannot be passed to a scorer"):
         told({"cost": float("nan")})

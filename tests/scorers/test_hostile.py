@@ -182,7 +182,7 @@ def test_the_report_of_tests_in_harbors_form_is_read_in_workers() -> None:
     live(scenario)
 
 
-def test_what_exercises_print_is_searched_in_workers() -> None:
+def test_output_of_exercises_is_searched_in_workers() -> None:
     async def scenario(workers: Workers) -> None:
         scorer: Any = catalog.parse("polyglot_scorer", EXERCISE, ScoringContext(call=workers.call))
         for output in (
@@ -259,7 +259,7 @@ def test_archives_that_take_long_to_read_are_not_felt() -> None:
 
 
 @pytest.mark.parametrize("type", EXPECTED)
-def test_what_is_expected_is_small_enough_to_be_checked(type: str) -> None:
+def test_size_of_expected_answers_is_limited(type: str) -> None:
     """It is checked by the loop whenever a scorer is made, so that it has to be."""
 
     async def scenario(workers: Workers) -> None:
@@ -293,7 +293,7 @@ def test_a_long_problem_is_told_to_scorers_by_workers(params: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("at_most", [40_000, 200_000])
-def test_what_grades_swe_bench_is_read_in_workers(at_most: int) -> None:
+def test_files_that_grade_swe_bench_are_read_in_workers(at_most: int) -> None:
     names = [f"tests/test_{at}.py::test_it" for at in range(at_most)]
     spec = {"spec": {"PASS_TO_PASS": names}, "base_commit": "a" * 40, "pass_to_pass": names}
     files = {"spec.json": json.dumps(spec).encode(), "eval.sh": b"", "run_script.sh": b""}

@@ -80,12 +80,12 @@ def patch_of(folder: Path, old: str, new: str) -> str:
     return patch
 
 
-def test_one_that_fits(folder: Path) -> None:
+def test_fitting_patch_applies(folder: Path) -> None:
     assert applied(folder, patch_of(folder, "line 10\n", "ten\n")) == "git apply --verbose"
     assert "ten\n" in (folder / "a.txt").read_text()
 
 
-def test_one_whose_surroundings_moved(folder: Path) -> None:
+def test_patch_with_moved_context_merges(folder: Path) -> None:
     """Its blobs are known, so that three ways can be merged."""
     patch = patch_of(folder, "line 10\n", "ten\n")
     (folder / "a.txt").write_text(LINES.replace("line 8\n", "eight\n").replace("line 12\n", ""))
@@ -96,7 +96,7 @@ def test_one_whose_surroundings_moved(folder: Path) -> None:
     assert "eight\n" in text
 
 
-def test_one_that_needs_fuzz(folder: Path) -> None:
+def test_patch_that_needs_fuzz_applies(folder: Path) -> None:
     patch = patch_of(folder, "line 10\n", "ten\n").replace(" line 7\n", " line seven\n")
     patch = "".join(line for line in patch.splitlines(keepends=True) if not line.startswith("index "))
     assert applied(folder, patch) == "patch --batch --forward --fuzz=5 -p1 -i"
@@ -104,7 +104,7 @@ def test_one_that_needs_fuzz(folder: Path) -> None:
     assert not list(folder.glob("*.rej"))
 
 
-def test_one_that_is_there_already(folder: Path) -> None:
+def test_patch_that_is_already_applied(folder: Path) -> None:
     patch = patch_of(folder, "line 10\n", "ten\n")
     patch = "".join(line for line in patch.splitlines(keepends=True) if not line.startswith("index "))
     (folder / "a.txt").write_text(LINES.replace("line 10\n", "ten\n"))
@@ -112,7 +112,7 @@ def test_one_that_is_there_already(folder: Path) -> None:
     assert applied(folder, patch) == "already applied"
 
 
-def test_one_that_fits_nowhere(folder: Path) -> None:
+def test_patch_that_fits_nowhere_does_not_apply(folder: Path) -> None:
     patch = "diff --git a/b.txt b/b.txt\n--- a/b.txt\n+++ b/b.txt\n@@ -1 +1 @@\n-x\n+y\n"
     assert applied(folder, patch) == ""
 

@@ -119,7 +119,7 @@ class TestPythonAnswers(Answers):
     exercise = EXERCISES["python"]
 
     @contract()
-    async def test_what_is_too_large_or_too_much_earns_nothing(self, yard: DriverFixture) -> None:
+    async def test_too_many_or_too_large_files_score_zero(self, yard: DriverFixture) -> None:
         large = await self.of(yard, {**self.exercise.good, "more.py": "#" * (MOST_BYTES + 1)})
         assert (large.score, "more than" in large.output) == (0.0, True)
         many = await self.of(
@@ -168,7 +168,7 @@ class TestGoAnswers(Answers):
         ended = await self.of(yard, {"double.go": ends})
         # The official verdict stays; that the runner knows of no test tells on it.
         assert ended.score == 1.0, ended.output
-        assert "does not tell of TestIt" in (ended.suspect or "")
+        assert "does not list TestIt" in (ended.suspect or "")
         claims = ends.replace("os.Exit(0)", 'println("--- PASS: TestIt (0.00s)"); os.Exit(0)')
         claimed = await self.of(yard, {"double.go": claims})
         # Who speaks for the tests is not told from them.
@@ -304,6 +304,6 @@ def test_output_has_neither_times_nor_places() -> None:
     "wrong",
     [{"language": "cobol"}, {"exercise": "../x"}, {"solution": []}, {"solution": ["../x"]}, {"tools": "x"}],
 )
-def test_what_cannot_be_is_refused_by_name(wrong: dict[str, Any]) -> None:
+def test_invalid_fields_are_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(wrong))):
         catalog.parse("polyglot_scorer", {**FIELDS, **wrong}, ScoringContext())

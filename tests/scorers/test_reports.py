@@ -96,11 +96,11 @@ def test_no_more_tests_are_skipped_than_with_the_reference() -> None:
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_what_is_wrong_with_a_report_is_told(content: str | None, told: str) -> None:
+def test_flaws_of_a_report_are_named(content: str | None, told: str) -> None:
     assert told in str(flaw(content))
 
 
-def test_what_was_there_before_is_no_report() -> None:
+def test_report_from_before_the_run_does_not_count() -> None:
     assert "missing" in str(flaw(WHOLE, before=WHOLE))
     assert flaw(WHOLE, before=JUNIT) is None
 

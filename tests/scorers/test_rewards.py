@@ -28,6 +28,6 @@ def test_names_that_no_text_may_hold_are_made_into_some() -> None:
 
 
 @pytest.mark.parametrize("content", [b"[1]", b"{", b'{"a": true}', b'{"a": 1e999}', b"[" * 60_000])
-def test_what_are_no_rewards_is_refused(content: bytes) -> None:
+def test_invalid_rewards_are_refused(content: bytes) -> None:
     with pytest.raises(ScorerFailed, match=r"reward\.json"):
         harbor.parse_rewards(content, b"1")

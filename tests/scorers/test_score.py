@@ -35,7 +35,7 @@ def test_a_score_comes_back_as_it_was_printed(value: float, form: str, before: b
 
 
 @given(st.floats().filter(lambda value: not 0 <= value <= 1), FORMS)
-def test_what_is_not_from_0_to_1_is_no_score(value: float, form: str) -> None:
+def test_score_outside_0_to_1_is_refused(value: float, form: str) -> None:
     with pytest.raises(ScorerFailed):
         score.parse(form.format(value).encode())
 

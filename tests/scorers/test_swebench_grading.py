@@ -109,7 +109,7 @@ def test_logs_that_cannot_be_believed_resolve_nothing(log: str, status: int) -> 
     assert (found.is_resolved, found.has_results) == (False, False)
 
 
-def test_what_counts_as_passed() -> None:
+def test_outcomes_that_count_as_passed() -> None:
     log = HEAD + "SKIPPED tests/test_a.py::test_s\nPASSED tests/test_a.py::test_p[a b]\n" + PYTEST + TAIL
     skipped = "tests/test_a.py::test_s"
     assert graded(spec("parse_log_pytest", [NEW], [skipped]), log).is_resolved

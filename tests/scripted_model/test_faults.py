@@ -55,7 +55,7 @@ def test_a_connection_drops_in_the_middle_of_an_answer(dialect: str, streams: bo
         assert (dropped.is_complete, answered.is_complete) == (False, True)
 
 
-def test_what_the_beginning_of_a_stream_has_told_is_in_the_ledger() -> None:
+def test_usage_at_the_beginning_of_a_cut_stream_is_in_the_ledger() -> None:
     usage = {"input_tokens": 50, "output_tokens": 20, "cached_tokens": 10}
     with scripted({"drop": True}, {"text": "words " * 50, "usage": usage}) as model:
         with pytest.raises(httpx.RemoteProtocolError):

@@ -89,7 +89,7 @@ def test_only_the_right_key_is_taken(dialect: str) -> None:
         ("DELETE", "/v1/models", 404, "error"),
     ],
 )
-def test_what_else_clients_ask_is_answered(method: str, where: str, status: int, key: str | None) -> None:
+def test_side_requests_of_clients_are_answered(method: str, where: str, status: int, key: str | None) -> None:
     with RunningModel(SCRIPT) as model:
         response = httpx.request(method, model.url + where, timeout=60)
         assert response.status_code == status
@@ -173,7 +173,7 @@ def test_two_cannot_have_the_same_port() -> None:
             RunningModel(SCRIPT, address=("127.0.0.1", port)).__enter__()
 
 
-def test_one_that_is_not_running_says_so_and_one_that_is_can_forget() -> None:
+def test_reset_needs_a_running_model() -> None:
     with pytest.raises(ServerUnreachable):
         RunningModel(SCRIPT).reset()
     with RunningModel(SCRIPT) as model:

@@ -46,7 +46,7 @@ def test_a_file_says_what_python_says(tmp_path: Path) -> None:
         ("scripts:\n  - steps:\n      - {text: a, drop: true}", "s.yaml:3.*one answer or one fault"),
         ("scripts: [{steps: [{latency: 1}]}]", "give one of `text`"),
         ("scripts: [{steps: [{status: 200}]}]", "greater than or equal to 400"),
-        ("scripts: [{regex: '('}]", "no regular expression"),
+        ("scripts: [{regex: '('}]", "not a valid regular expression"),
         ("scripts: [{match: a, regex: b}]", "not both"),
         ("scripts: [{steps: [{text: a, usage: {input_tokens: 1, cached_tokens: 2}}]}]", "must cover"),
         ("scripts: [", "s.yaml"),

@@ -86,7 +86,7 @@ def test_a_diff_is_applied_forwards_or_backwards(name: str, file: str, piece: st
     assert [path.name for path in tmp_path.iterdir()] == ["project"]
 
 
-def test_what_fails_changes_nothing(tmp_path: Path) -> None:
+def test_failing_script_changes_nothing(tmp_path: Path) -> None:
     folder = prepared("fix-a-bug", tmp_path / "project")
     before = (folder / "days.py").read_bytes()
     run(failing(names=["quickstart/fix-a-bug"])[0], folder)

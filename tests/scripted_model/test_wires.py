@@ -76,9 +76,7 @@ def test_results_of_tools_lead_on_through_a_script(dialect: str, streams: bool, 
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_what_is_used_is_counted_alike_where_the_script_says_nothing(
-    dialect: str, model: RunningModel
-) -> None:
+def test_default_usage_is_the_same_for_the_same_request(dialect: str, model: RunningModel) -> None:
     one, other = (spoken(model, dialect, streams=False, results=1).usage for _ in range(2))
     assert one == other
     assert one.input_tokens > 0

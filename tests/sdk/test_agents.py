@@ -106,7 +106,7 @@ def test_those_that_come_with_the_server_are_public(client: Runloop) -> None:
     assert all(each.is_public for each in public.values())
     assert ids(client.agents.list(is_public=True, name="oracle")) == [public["oracle"].id]
     assert "oracle" not in [each.name for each in client.agents.list(limit=100)]
-    with pytest.raises(PermissionDeniedError, match="stays"):
+    with pytest.raises(PermissionDeniedError, match="cannot be deleted"):
         client.agents.delete(public["nop"].id)
     with pytest.raises(BadRequestError, match="another name"):
         client.agents.create(name="oracle", source=npm())
@@ -159,7 +159,7 @@ def test_the_same_request_twice_makes_one(client: Runloop) -> None:
         ({"source": npm(agent_setup=["a\0b"])}, "agent_setup"),
     ],
 )
-def test_what_makes_no_sense_is_refused(client: Runloop, fields: Any, says: str) -> None:
+def test_invalid_agent_is_refused(client: Runloop, fields: Any, says: str) -> None:
     before = client.agents.list(limit=1).total_count
     with pytest.raises(BadRequestError, match=says):
         client.agents.create(**{"name": unique("bad"), "source": npm(), **fields})
@@ -237,7 +237,7 @@ def test_a_place_that_is_none_is_refused(client: Runloop, mounted: Any, path: st
         mounted(agent_id=made.id, agent_path=path)
 
 
-def test_what_cannot_be_installed_says_why(client: Runloop) -> None:
+def test_failed_install_says_why(client: Runloop) -> None:
     cases: dict[str, Any] = {
         "no-such-package": npm("benchyard-has-no-such-package"),
         "it broke": npm(agent_setup=["echo it broke; exit 3"]),

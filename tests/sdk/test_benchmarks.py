@@ -361,7 +361,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_makes_no_sense_is_refused_and_nothing_is_made(client: Runloop, what: str) -> None:
+def test_invalid_benchmark_is_refused_and_nothing_is_made(client: Runloop, what: str) -> None:
     wrong, told = BAD[what]
     wanted = {"name": unique("bad"), **wrong}
     with pytest.raises(BadRequestError, match=told) as refused:

@@ -295,7 +295,7 @@ def test_a_preview_describes_the_build(client: Runloop) -> None:
         ({"name": ""}, 400, "name"),
     ],
 )
-def test_what_cannot_be_built_is_refused_before_anything_starts(
+def test_invalid_blueprint_is_refused_before_anything_starts(
     client: Runloop, fields: dict[str, Any], status: int, words: str
 ) -> None:
     called = name("refused")

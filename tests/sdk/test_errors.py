@@ -63,14 +63,14 @@ def test_unknown_ids_are_not_found(client: Runloop) -> None:
         assert "nknown" in body["message"] or "NKNOWN" in body["message"]
 
 
-def test_what_cannot_be_the_id_of_a_devbox_is_a_bad_request(client: Runloop) -> None:
+def test_malformed_id_of_a_devbox_is_a_bad_request(client: Runloop) -> None:
     with pytest.raises(BadRequestError) as refused:
         client.devboxes.retrieve("dbx_unknown")
     body: Any = refused.value.body
     assert body["code"] == "malformed_id"
 
 
-def test_what_is_malformed_is_a_bad_request_that_names_the_field(client: Runloop, box: str) -> None:
+def test_malformed_field_is_a_bad_request_that_names_it(client: Runloop, box: str) -> None:
     wrong: Any = 5
     calls: dict[str, Callable[[], object]] = {
         "name": lambda: client.devboxes.create(name=wrong),
@@ -108,7 +108,7 @@ def test_a_link_that_was_changed_is_forbidden(client: Runloop) -> None:
     client.objects.delete(made.id)
 
 
-def test_what_comes_later_answers_501_with_its_name(client: Runloop, box: str) -> None:
+def test_unsupported_feature_answers_501_with_its_name(client: Runloop, box: str) -> None:
     calls: dict[str, Callable[[], object]] = {
         "MCP tokens": lambda: client.devboxes.create_mcp_token(box, mcp_config="m", secret="s"),
         "evictions": lambda: list(client.devboxes.watch_evictions()),

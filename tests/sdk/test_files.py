@@ -65,7 +65,7 @@ def test_uploads_take_paths_files_and_names(client: Runloop, box: str, tmp_path:
         assert client.devboxes.download_file(box, path=f"~/{name}").read() == BINARY
 
 
-def test_what_is_not_there_or_no_file_is_refused(client: Runloop, box: str) -> None:
+def test_missing_file_or_folder_is_refused(client: Runloop, box: str) -> None:
     with pytest.raises(NotFoundError):
         client.devboxes.read_file_contents(box, file_path="~/nothing")
     with pytest.raises(NotFoundError):
@@ -78,7 +78,7 @@ def test_what_is_not_there_or_no_file_is_refused(client: Runloop, box: str) -> N
         client.devboxes.download_file(box, path="/dev/zero")
 
 
-def test_what_is_not_text_is_refused_as_text(client: Runloop, box: str) -> None:
+def test_binary_file_is_refused_as_text(client: Runloop, box: str) -> None:
     client.devboxes.upload_file(box, path="~/binary", file=BINARY)
     with pytest.raises(BadRequestError, match="download_file"):
         client.devboxes.read_file_contents(box, file_path="~/binary")

@@ -187,7 +187,7 @@ def test_the_end_of_the_entrypoint_ends_the_devbox(client: Runloop) -> None:
         ({"mounts": [{"type": "broker_mount", "axon_id": "axn_x"}]}, "broker_mount"),
     ],
 )
-def test_what_comes_later_is_refused_by_name(client: Runloop, request_: Any, feature: str) -> None:
+def test_unsupported_parameter_is_refused_by_name(client: Runloop, request_: Any, feature: str) -> None:
     with pytest.raises(APIStatusError, match=feature) as refused:
         client.devboxes.create(**request_)
     assert refused.value.status_code == 501

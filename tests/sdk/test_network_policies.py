@@ -91,7 +91,7 @@ def test_policies_are_listed_by_pages_and_found(client: Runloop) -> None:
         ({"allow_all": "yes"}, "allow_all"),
     ],
 )
-def test_what_is_no_policy_is_refused(client: Runloop, fields: dict[str, Any], words: str) -> None:
+def test_invalid_policy_is_refused(client: Runloop, fields: dict[str, Any], words: str) -> None:
     with pytest.raises(BadRequestError, match=words):
         client.network_policies.create(**{"name": unique(), **fields})
 

@@ -86,7 +86,7 @@ def test_characters_are_never_cut_in_two(client: Runloop, box: str) -> None:
         assert stdout(client, box, id, piece.offset or 0) == text[(piece.offset or 0) // len(EURO) :]
 
 
-def test_what_is_no_text_becomes_replacement_characters(
+def test_undecodable_bytes_become_replacement_characters(
     client: Runloop, box: str, server: RunningServer
 ) -> None:
     data = b"a\xff\x00\xe2\x82b\xf0\x9f\x98\x80\xc3"
@@ -101,7 +101,7 @@ def test_what_is_no_text_becomes_replacement_characters(
     assert raw.content == data
 
 
-def test_one_very_long_line_comes_through(client: Runloop, box: str) -> None:
+def test_very_long_line_comes_through(client: Runloop, box: str) -> None:
     id = run(client, box, "head -c 3000000 /dev/zero | tr '\\0' x").execution_id
     assert stdout(client, box, id) == "x" * 3_000_000
 

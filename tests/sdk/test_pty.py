@@ -84,7 +84,7 @@ def test_keys_and_signals_reach_the_foreground(terminal: Terminal) -> None:
         until(socket, b"gotcha")
 
 
-def test_whoever_comes_back_finds_the_shell(terminal: Terminal) -> None:
+def test_reattached_client_finds_the_shell(terminal: Terminal) -> None:
     with terminal.attach() as socket:
         socket.send(b"COLOUR=green; echo be''fore\n")
         until(socket, b"before")
@@ -108,7 +108,7 @@ def test_a_closed_session_begins_anew(terminal: Terminal) -> None:
     assert terminal.connect().created is True
 
 
-def test_what_makes_no_sense_is_refused(terminal: Terminal, client: Runloop) -> None:
+def test_invalid_control_message_is_refused(terminal: Terminal, client: Runloop) -> None:
     terminal.connect()
     with pytest.raises(BadRequestError, match="cols"):
         terminal.control(action="resize", cols=0, rows=5)

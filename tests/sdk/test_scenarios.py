@@ -509,7 +509,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_could_never_run_is_refused_and_nothing_is_made(client: Runloop, what: str) -> None:
+def test_invalid_scenario_is_refused_and_nothing_is_made(client: Runloop, what: str) -> None:
     wrong, told = BAD[what]
     wanted = {**fields(), **wrong}
     with pytest.raises(BadRequestError, match=f"(?s){told}") as refused:

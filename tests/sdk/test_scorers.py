@@ -66,7 +66,7 @@ def test_a_type_is_taken_once(client: Runloop) -> None:
 @pytest.mark.parametrize(
     ("type", "script"), [("", "echo 1"), ("two\nlines", "echo 1"), ("../up", "x" * 2 * 1024**2)]
 )
-def test_what_makes_no_sense_is_refused(client: Runloop, type: str, script: str) -> None:
+def test_invalid_scorer_is_refused(client: Runloop, type: str, script: str) -> None:
     before = client.scenarios.scorers.list(limit=1).total_count
     with pytest.raises(BadRequestError, match=r"type|bash_script"):
         client.scenarios.scorers.create(type=type, bash_script=script)

@@ -134,9 +134,7 @@ def test_a_service_that_does_not_come_up_fails_the_devbox_and_says_why(
     ("service", "told"),
     [({"port_mappings": ["8080:80"]}, "same on both sides"), ({"options": "--privileged=1"}, "--privileged")],
 )
-def test_what_a_service_cannot_have_is_refused(
-    client: Runloop, web: str, service: dict[str, Any], told: str
-) -> None:
+def test_invalid_service_is_refused(client: Runloop, web: str, service: dict[str, Any], told: str) -> None:
     with pytest.raises(BadRequestError, match=told):
         blueprint(client, web, **service)
 

@@ -127,7 +127,7 @@ def test_a_snapshot_can_be_changed_and_deleted(client: Runloop, full_box: str) -
     assert client.devboxes.delete_disk_snapshot(client.devboxes.snapshot_disk(full_box).id) == {}
 
 
-def test_what_cannot_be_snapshotted_is_refused(client: Runloop) -> None:
+def test_snapshot_of_an_ended_or_unknown_devbox_is_refused(client: Runloop) -> None:
     id = create(client)
     client.devboxes.shutdown(id)
     with pytest.raises(APIStatusError, match="has ended"):

@@ -58,7 +58,7 @@ def packed(members: dict[str, bytes], *others: tarfile.TarInfo) -> io.BytesIO:
     return made
 
 
-def test_what_is_in_a_backup_comes_back(data: Path, tmp_path: Path) -> None:
+def test_backup_is_restored_whole(data: Path, tmp_path: Path) -> None:
     made = io.BytesIO()
     assert write_backup(data, made, "1", unwatched, database=True).objects == 1
     made.seek(0)
@@ -99,13 +99,13 @@ def test_links_and_devices_are_refused(kind: bytes, tmp_path: Path) -> None:
 @pytest.mark.parametrize("told", [None, [], {}, {"format": 1}, {**TOLD, "objects": "many"}], ids=str)
 def test_a_backup_that_does_not_tell_what_it_is_is_refused(told: object, tmp_path: Path) -> None:
     members = {"secret-key": b"x"} | ({"backup.json": json.dumps(told).encode()} if told is not None else {})
-    with pytest.raises(UsageError, match="no whole backup"):
+    with pytest.raises(UsageError, match="not a complete backup"):
         read_backup(packed(members), tmp_path / "d", unwatched)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("is_link", [False, True])
-def test_nobody_who_prepared_its_name_reads_a_backup(data: Path, tmp_path: Path, is_link: bool) -> None:
+def test_prepared_file_does_not_receive_a_backup(data: Path, tmp_path: Path, is_link: bool) -> None:
     """It holds every key: what lies where it is written first is not written to."""
     prepared, theirs = tmp_path / ".all.tgz.part", tmp_path / "theirs"
     theirs.write_text("theirs")

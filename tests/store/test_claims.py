@@ -63,7 +63,7 @@ def test_a_claim_is_taken_again_after_its_connection_broke(postgres_database: st
     asyncio.run(main())
 
 
-def test_who_loses_the_claim_is_told(postgres_database: str, tmp_path: Path) -> None:
+def test_loss_of_the_claim_is_reported(postgres_database: str, tmp_path: Path) -> None:
     lost: list[str] = []
 
     def take_over(connection: Connection) -> None:

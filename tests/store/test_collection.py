@@ -35,7 +35,7 @@ def in_store(url: str, work: Callable[[Collection[Thing]], Awaitable[None]], tab
     asyncio.run(main())
 
 
-def test_what_is_inserted_is_found_again_after_reopening(database_url: str) -> None:
+def test_inserted_record_is_found_after_reopening(database_url: str) -> None:
     kept = thing(1, name="näme", metadata={"k": "v"}, request_hash="abc")
 
     async def write(things: Collection[Thing]) -> None:
@@ -79,7 +79,7 @@ def test_a_unique_name_is_taken_once_and_free_again_after_a_delete(database_url:
         with pytest.raises(Conflict):
             await things.insert(thing(2, name="A"))
         await things.insert(thing(3, name="B"))
-        with pytest.raises(Conflict, match="name of another"):
+        with pytest.raises(Conflict, match="name as another"):
             await things.change("thing_3", lambda each: each.model_copy(update={"name": "A"}))
         await things.delete("thing_1")
         await things.insert(thing(2, name="A"))

@@ -41,7 +41,7 @@ def test_a_part_can_be_read(start: int, end: int | None, expected: bytes, tmp_pa
     assert asyncio.run(main()) == expected
 
 
-def test_what_is_cut_leaves_nothing(tmp_path: Path) -> None:
+def test_interrupted_content_leaves_nothing(tmp_path: Path) -> None:
     async def main() -> list[str]:
         contents = ObjectContents(tmp_path / "objects")
         with pytest.raises(RuntimeError, match="cut"):
@@ -52,7 +52,7 @@ def test_what_is_cut_leaves_nothing(tmp_path: Path) -> None:
     assert [path for path in (tmp_path / "objects").rglob("*") if path.is_file()] == []
 
 
-def test_what_is_deleted_is_gone_and_may_be_deleted_again(tmp_path: Path) -> None:
+def test_deleted_content_is_gone_and_may_be_deleted_again(tmp_path: Path) -> None:
     async def main() -> None:
         contents = ObjectContents(tmp_path / "objects")
         await contents.put("a", pieces(b"x"))

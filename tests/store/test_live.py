@@ -57,7 +57,7 @@ def test_a_change_that_raises_changes_nothing(database_url: str) -> None:
     asyncio.run(work())
 
 
-def test_who_is_cancelled_leaves_it_as_it_is_kept(database_url: str) -> None:
+def test_cancelled_change_leaves_memory_as_the_store(database_url: str) -> None:
     async def work() -> None:
         async with opened(database_url) as (store, live):
             await live.insert(secret())

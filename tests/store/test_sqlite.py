@@ -44,7 +44,7 @@ class Numbers:
             return sorted(row[0] for row in file.execute("SELECT number FROM numbers"))
 
 
-def test_one_that_raises_takes_nobody_along(tmp_path: Path) -> None:
+def test_failing_write_does_not_fail_others(tmp_path: Path) -> None:
     async def work() -> None:
         async with Numbers(tmp_path / "n.db") as numbers:
             given = [1, 2, -3, 4, -5, *range(10, 200)]
@@ -57,7 +57,7 @@ def test_one_that_raises_takes_nobody_along(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_what_was_told_is_on_disk_and_what_waits_is_written_at_the_end(tmp_path: Path) -> None:
+def test_answered_writes_are_on_disk_and_waiting_ones_follow(tmp_path: Path) -> None:
     async def work() -> None:
         numbers = Numbers(tmp_path / "n.db")
         async with numbers:
@@ -94,7 +94,7 @@ def test_a_file_that_somebody_locks_is_waited_for_or_said(
     asyncio.run(work())
 
 
-def test_who_opens_a_file_waits_longer_for_others_than_who_writes(
+def test_opening_waits_longer_for_others_than_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchyard.store.sqlite._PATIENCE_SECONDS", 0.1)

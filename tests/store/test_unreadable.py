@@ -69,7 +69,7 @@ def test_it_may_be_a_cursor(database_url: str) -> None:
     asyncio.run(main())
 
 
-def test_who_asks_for_it_is_told_where_it_is_wrong_and_not_what_it_holds(
+def test_error_names_the_broken_place_and_not_its_content(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:

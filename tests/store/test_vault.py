@@ -9,7 +9,7 @@ from benchyard.errors import StoreError
 from benchyard.store.vault import Vault, write_private
 
 
-def test_what_is_sealed_opens_again_after_a_restart(tmp_path: Path) -> None:
+def test_sealed_value_opens_after_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "secret-key"
     sealed = Vault(file).seal("wörd")
     assert "wörd" not in sealed

@@ -22,12 +22,12 @@ def test_it_comes_back_where_it_was(tmp_path: Path) -> None:
         assert httpx.get(f"{url}/healthz").status_code == 200
 
 
-def test_one_that_does_not_start_shows_why(tmp_path: Path) -> None:
+def test_server_that_does_not_start_shows_why(tmp_path: Path) -> None:
     with pytest.raises(ServerUnreachable, match="--driver-option"):
         RunningServer(tmp_path / "data", ["--driver", "fake", "--driver-option", "nonsense"]).start()
 
 
-def test_one_that_was_not_started_says_so(tmp_path: Path) -> None:
+def test_stopping_a_server_that_was_not_started_raises(tmp_path: Path) -> None:
     with pytest.raises(ServerUnreachable):
         RunningServer(tmp_path / "data").stop()
 

@@ -116,7 +116,7 @@ def test_a_descriptor_is_read_from_its_beginning_and_stays_open(tmp_path: Path) 
     ],
     ids=["time", "memory", "output", "bytes", "raises", "parameter", "dies"],
 )
-def test_one_that_fails_says_why_and_the_next_one_works(
+def test_failed_call_says_why_and_the_next_call_works(
     function: str, content: bytes, parameters: dict[str, str], limits: WorkerLimits, limit: str | None
 ) -> None:
     async def scenario(workers: Workers) -> None:

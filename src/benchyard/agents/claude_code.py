@@ -62,9 +62,7 @@ class ClaudeCodeAgent(PublicAgent[TurnLimitConfig]):
         result = output_events.last(found, "result")
         if result is None or result.get("is_error") is not True:
             return None
-        return (
-            output_events.error_line(result.get("result")) or "it ended with an error that it does not name"
-        )
+        return output_events.error_line(result.get("result")) or "it ended with an error without a message"
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
         found = {}

@@ -87,7 +87,7 @@ class GooseAgent(PublicAgent[TurnLimitConfig]):
         if error := output_events.last(found, "error"):
             return (
                 output_events.error_line(error.get("error") or error)
-                or "it ended with an error that it does not name"
+                or "it ended with an error without a message"
             )
         words = _own_words(found)
         if words.startswith(_FAILED):

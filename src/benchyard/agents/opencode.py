@@ -80,7 +80,7 @@ class OpencodeAgent(PublicAgent[TurnLimitConfig]):
         event = output_events.last(found, "error", "step_finish")
         if event is None or event.get("type") != "error":
             return None
-        return output_events.error_line(event.get("error")) or "it ended with an error that it does not name"
+        return output_events.error_line(event.get("error")) or "it ended with an error without a message"
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
         found = {}

@@ -34,7 +34,7 @@ def _command(scenario: ScenarioView) -> str:
     command = references.application(scenario, _FILE)
     if command is None:
         raise ScenarioError(
-            f"the reference output of scenario {scenario.name!r} is what is expected, and nothing says where "
-            "it belongs; give the scenario one answer path, or run another agent"
+            f"the reference output of scenario {scenario.name!r} is an expected answer, and the scenario "
+            "does not say which file it belongs in; give the scenario one answer path, or run another agent"
         )
     return command

@@ -41,12 +41,12 @@ def check(template: str, model: str | None, others: Iterable[str] = ()) -> None:
     """Raise UsageError if a command needs a model and there is none, or names an unknown placeholder."""
     found = names_in(template)
     if not model and "model" in found:
-        raise UsageError("this agent's command has {model} in it; name one, as in --agent NAME:MODEL")
+        raise UsageError("this agent's command uses {model}; name a model, as in --agent NAME:MODEL")
     known = {*NAMES, *others}
     for name in sorted(found - known):
         raise UsageError(
-            f"this agent's command has {{{name[:100]}}} in it, which nobody fills in{nearest(name, known)}; "
+            f"this agent's command uses {{{name[:100]}}}, which is not known{nearest(name, known)}; "
             f"known are {', '.join(sorted(known))}, and the kwargs of a registered agent. "
-            "Braces that are the command's own are written with blanks in them",
+            "Write braces that are part of the command itself with blanks inside",
             field="kwargs",
         )

@@ -54,18 +54,6 @@ def choice_by_name(model: str, upstreams: Collection[str] = ()) -> ModelChoice |
     return ModelChoice(likely, model) if likely else None
 
 
-def key_variable(agent: str, variables: Sequence[str], given: Collection[str]) -> str:
-    """Return the first variable that was given a key; raises UsageError that explains how to give one."""
-    for each in variables:
-        if each in given:
-            return each
-    first = variables[0]
-    raise UsageError(
-        f"agent {agent!r} has no key: set {' or '.join(variables)} where you run `benchyard job run`, or "
-        f"keep it on the server with `benchyard secret set {first}` and give --secrets {first}={first}"
-    )
-
-
 def missing_keys(
     keys: Mapping[str, Sequence[str]], secrets: Collection[str], environment: Collection[str]
 ) -> dict[str, list[str]]:
@@ -89,11 +77,11 @@ def _guess(agent: str, offered: Sequence[str], model: str, upstreams: Collection
         return str(likely)
     if not likely and len(offered) == 1:
         return offered[0]
-    why = f"is {likely}'s by its name" if likely else "can be anybody's"
+    why = f"belongs to {likely} by its name" if likely else "could belong to any provider"
     shown = model[:_MOST_SHOWN]
     choices = _typed(agent, [*offered, *sorted(upstreams)], shown)
     raise UsageError(
-        f"model {shown!r} {why}, and agent {agent!r} must know whom to ask; say one of: {choices}"
+        f"model {shown!r} {why}, and agent {agent!r} must know which provider to ask; write one of: {choices}"
     )
 
 

@@ -84,7 +84,9 @@ class PublicAgent(Agent[C]):
 
     def launch(self, task: Task) -> Launch | None:
         if task.access is None:
-            raise UsageError(f"agent {self.name!r} asks its model by the gateway, and this run has none")
+            raise UsageError(
+                f"agent {self.name!r} needs the gateway to reach its model, and this run has no gateway"
+            )
         own = self.invocation(task, task.access)
         prelude = _PRELUDE.format(logs=shlex.quote(task.logs_folder), native=self.native(task))
         return replace(own, command=prelude + own.command)
@@ -119,11 +121,13 @@ class PublicAgent(Agent[C]):
 
     def _placed(self) -> InstalledAgent:
         if self.installed is None or self.installed.folder is None:
-            raise UsageError(f"agent {self.name!r} was not installed before it was to be run")
+            raise UsageError(f"agent {self.name!r} was not installed before its launch")
         return self.installed
 
 
 def check_version(agent: str, version: str) -> None:
     """Raise UsageError for a text that is no version, or that a registry's tool would misread."""
     if len(version) > _LONGEST_VERSION or not _VERSION.fullmatch(version):
-        raise UsageError(f"{version[:100]!r} is no version of agent {agent!r}; write one as in {agent}@1.2.3")
+        raise UsageError(
+            f"{version[:100]!r} is not a valid version of agent {agent!r}; write one as in {agent}@1.2.3"
+        )

@@ -78,7 +78,7 @@ class ConnectionLimits:
             await asyncio.sleep(self.seconds / _LOOKS)
             for connection in list(connections):
                 if self._is_stuck(connection, asyncio.get_running_loop().time()):
-                    logger.info("a client that took nothing of its answer was dropped")
+                    logger.info("dropped a client that did not read its answer")
                     connection.transport.abort()
 
     def _is_stuck(self, connection: ClientConnection, now: float) -> bool:

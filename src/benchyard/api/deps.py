@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.requests import HTTPConnection
 
-from benchyard.api.job_views import JobViews
+from benchyard.api.job_reports import JobReports
 from benchyard.api.metrics import LeakCounts, ServerMetrics
 from benchyard.api.ssh.transport import SshServer
 from benchyard.engine.api_keys import ApiKeys
@@ -44,7 +44,7 @@ class Services:
     ssh: SshServer
     workers: Workers
     """Workers for data that clients send; data left by agents has other workers, so it cannot block these."""
-    job_views: JobViews = field(default_factory=JobViews)
+    job_reports: JobReports
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Event that is set when the server begins to stop: long-polls and streams end soon after."""
 

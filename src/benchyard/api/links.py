@@ -33,7 +33,7 @@ def _base(request: Request) -> str:
 
 def _may(verb: Verb, services: Services, id: str, expires: int, signature: str) -> str:
     if not hmac.compare_digest(_signature(services, verb, id, expires).encode(), signature.encode()):
-        raise Forbidden("this link's signature does not fit; ask for a new link")
+        raise Forbidden("this link's signature is invalid; ask for a new link")
     if expires < time.time():
         raise Forbidden("this link has expired; ask for a new one")
     return id

@@ -1,16 +1,22 @@
 """Counts of the server's own work, and their text for Prometheus."""
 
 import asyncio
-import os
-import resource
+import collections
 import time
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
 
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from benchyard.api.log import logger
@@ -19,86 +25,6 @@ from benchyard.hosts.leaks import KINDS, Leak
 from benchyard.hosts.requests import HostActivity
 from benchyard.models.devboxes import Devbox, DevboxStatus
 
-METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-Labels = Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class MetricSample:
-    """A number with its labels; `suffix` follows the name of its family."""
-
-    value: float
-    labels: Labels
-    suffix: str = ""
-
-
-@dataclass(frozen=True)
-class MetricFamily:
-    """Numbers that share a name."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    samples: Iterable[MetricSample]
-
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of the family in the text format."""
-        yield f"# HELP {self.name} {self.help}"
-        yield f"# TYPE {self.name} {self.kind}"
-        for sample in self.samples:
-            yield f"{self.name}{sample.suffix}{_labels(sample.labels)} {_number(sample.value)}"
-
-
-def single_sample(value: float) -> tuple[MetricSample, ...]:
-    """Return the samples of a family with a single number."""
-    return (MetricSample(value, {}),)
-
-
-class Histogram:
-    """Counts of values by upper bound."""
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-
-    def observe(self, value: float) -> None:
-        """Count a value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
-
-    def samples(self, labels: Labels) -> Iterator[MetricSample]:
-        """Yield the numbers of the histogram, with these labels."""
-        total = 0
-        for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
-            total += count
-            yield MetricSample(total, {**labels, "le": _number(bound)}, "_bucket")
-        yield MetricSample(self._sum, labels, "_sum")
-        yield MetricSample(total, labels, "_count")
-
-
-def metrics_text(families: Iterable[MetricFamily]) -> str:
-    """Return the page with all families."""
-    return "".join(f"{line}\n" for family in families for line in family.lines())
-
-
-def _labels(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items()) + "}"
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _number(value: float) -> str:
-    if value == float("inf"):
-        return "+Inf"
-    return str(int(value)) if value == int(value) else repr(value)
-
-
 _S = DevboxStatus
 _START_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _BEGINNINGS = {_S.PROVISIONING: "create", _S.RESUMING: "resume"}
@@ -106,15 +32,37 @@ _UNMATCHED = "(unmatched)"
 
 
 class ServerMetrics:
-    """Counts that must be taken as events happen; all other numbers are computed on request."""
+    """Numbers for Prometheus: some are counted as events happen, the others computed on request."""
 
     def __init__(self) -> None:
-        self.requests: Counter[tuple[str, str, str]] = Counter()
-        self.open_requests = 0
-        self.open_sockets = 0
-        self._starts = {kind: Histogram(_START_BOUNDS) for kind in _BEGINNINGS.values()}
-        self._ended: Counter[tuple[str, str]] = Counter()
-        self._began = time.time()
+        # The moments at which counts began would be families of their own in this format.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self.requests = self._counter(
+            "benchyard_requests_total",
+            "Requests answered, by method, route and status.",
+            ("method", "route", "status"),
+        )
+        self.open_requests = Gauge("benchyard_requests_open", "Requests under way.", registry=self._registry)
+        self.open_sockets = Gauge("benchyard_sockets_open", "Terminals attached.", registry=self._registry)
+        self._ended = self._counter(
+            "benchyard_devboxes_ended_total",
+            "Devboxes that ended, by status and reason.",
+            ("status", "reason"),
+        )
+        self._starts = Histogram(
+            "benchyard_devbox_start_seconds",
+            "Time from the request until the devbox runs.",
+            ("kind",),
+            registry=self._registry,
+            buckets=_START_BOUNDS,
+        )
+        for kind in _BEGINNINGS.values():
+            self._starts.labels(kind)
+
+    def _counter(self, name: str, help: str, labels: tuple[str, ...]) -> Counter:
+        return Counter(name, help, labels, registry=self._registry)
 
     def saw(self, devbox: Devbox) -> None:
         """Note that a devbox changed its status."""
@@ -122,98 +70,66 @@ class ServerMetrics:
             self._saw_start(devbox)
         elif devbox.status in ENDED:
             reason = devbox.failure_reason or devbox.shutdown_reason or "unknown"
-            self._ended[devbox.status, reason] += 1
+            self._ended.labels(devbox.status, reason).inc()
 
     def _saw_start(self, devbox: Devbox) -> None:
         running = devbox.state_transitions[-1]
         for step in reversed(devbox.state_transitions):
             if step.status in _BEGINNINGS:
                 seconds = max(0, running.transition_time_ms - step.transition_time_ms) / 1000
-                self._starts[_BEGINNINGS[step.status]].observe(seconds)
+                self._starts.labels(_BEGINNINGS[step.status]).observe(seconds)
                 return
 
-    def families(
-        self, live: Iterable[Devbox], activity: HostActivity, leaks: Mapping[str, int]
-    ) -> Iterator[MetricFamily]:
-        """Yield all current numbers."""
-        yield from self._of_devboxes(live)
-        yield MetricFamily(
-            "benchyard_executions_running", "gauge", "Commands that run.", single_sample(activity.running)
-        )
-        yield MetricFamily(
-            "benchyard_executions_queued",
-            "gauge",
-            "Commands behind others in their named shells.",
-            single_sample(activity.queued),
-        )
-        yield MetricFamily(
-            "benchyard_executions_total", "counter", "Commands taken on.", single_sample(activity.started)
-        )
-        yield MetricFamily(
-            "benchyard_leaks",
-            "gauge",
-            "What is left of devboxes that do not run, by kind; `benchyard doctor --leaks` lists it.",
-            [MetricSample(count, {"kind": kind}) for kind, count in leaks.items()],
-        )
-        yield from self._of_requests()
-        yield from _of_process(self._began)
-
-    def _of_devboxes(self, live: Iterable[Devbox]) -> Iterator[MetricFamily]:
-        counts = Counter(devbox.status for devbox in live)
-        yield MetricFamily(
-            "benchyard_devboxes",
-            "gauge",
-            "Devboxes that have not ended, by status.",
-            [MetricSample(counts[status], {"status": status}) for status in _S if status not in ENDED],
-        )
-        yield MetricFamily(
-            "benchyard_devboxes_ended_total",
-            "counter",
-            "Devboxes that ended, by status and reason.",
-            [
-                MetricSample(count, {"status": status, "reason": reason})
-                for (status, reason), count in self._ended.items()
-            ],
-        )
-        yield MetricFamily(
-            "benchyard_devbox_start_seconds",
-            "histogram",
-            "Time from the request until the devbox runs.",
-            [each for kind, starts in self._starts.items() for each in starts.samples({"kind": kind})],
-        )
-
-    def _of_requests(self) -> Iterator[MetricFamily]:
-        yield MetricFamily(
-            "benchyard_requests_total",
-            "counter",
-            "Requests answered, by method, route and status.",
-            [
-                MetricSample(count, {"method": method, "route": route, "status": status})
-                for (method, route, status), count in self.requests.items()
-            ],
-        )
-        yield MetricFamily(
-            "benchyard_requests_open", "gauge", "Requests under way.", single_sample(self.open_requests)
-        )
-        yield MetricFamily(
-            "benchyard_sockets_open", "gauge", "Terminals attached.", single_sample(self.open_sockets)
-        )
+    def page(self, computed: Iterable[Metric]) -> bytes:
+        """Return all numbers as text: those that were counted, and these."""
+        return generate_latest(_Families([*computed, *self._registry.collect()]))
 
 
-def job_families(jobs: Mapping[str, int], trials: Mapping[str, int]) -> Iterator[MetricFamily]:
+class _Families(Collector):
+    """Families that are there already."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def host_families(
+    live: Iterable[Devbox], activity: HostActivity, leaks: Mapping[str, int]
+) -> Iterator[Metric]:
+    """Yield the numbers of devboxes, executions and leaks."""
+    counts = collections.Counter(devbox.status for devbox in live)
+    yield _by_label(
+        "benchyard_devboxes",
+        "Devboxes that have not ended, by status.",
+        "status",
+        {status: counts[status] for status in _S if status not in ENDED},
+    )
+    yield GaugeMetricFamily("benchyard_executions_running", "Commands that run.", activity.running)
+    yield GaugeMetricFamily(
+        "benchyard_executions_queued", "Commands that wait for others in their named shells.", activity.queued
+    )
+    yield CounterMetricFamily("benchyard_executions_total", "Commands taken on.", activity.started)
+    yield _by_label(
+        "benchyard_leaks",
+        "Leftovers of devboxes that do not run, by kind; `benchyard doctor --leaks` lists it.",
+        "kind",
+        leaks,
+    )
+
+
+def job_families(jobs: Mapping[str, int], trials: Mapping[str, int]) -> Iterator[Metric]:
     """Yield the numbers of jobs and their trials, by state."""
-    yield MetricFamily(
-        "benchyard_jobs",
-        "gauge",
-        "Jobs, by state.",
-        [MetricSample(count, {"state": state}) for state, count in jobs.items()],
-    )
-    yield MetricFamily(
-        "benchyard_trials",
-        "gauge",
-        "Trials of jobs that are not over, by state.",
-        [MetricSample(count, {"state": state}) for state, count in trials.items()],
-    )
+    yield _by_label("benchyard_jobs", "Jobs, by state.", "state", jobs)
+    yield _by_label("benchyard_trials", "Trials of jobs that are not over, by state.", "state", trials)
+
+
+def _by_label(name: str, help: str, label: str, values: Mapping[str, int]) -> Metric:
+    family = GaugeMetricFamily(name, help, labels=(label,))
+    for value, number in values.items():
+        family.add_metric((value,), number)
+    return family
 
 
 class RequestCounts:
@@ -239,19 +155,14 @@ class RequestCounts:
             await send(message)
 
         is_socket = scope["type"] == "websocket"
-        self._change_open(1, is_socket=is_socket)
+        open_ones = self._metrics.open_sockets if is_socket else self._metrics.open_requests
+        open_ones.inc()
         try:
             await self._app(scope, receive, noted)
         finally:
-            self._change_open(-1, is_socket=is_socket)
+            open_ones.dec()
             route = getattr(scope.get("route"), "path", _UNMATCHED)
-            self._metrics.requests[scope.get("method", "GET"), route, status] += 1
-
-    def _change_open(self, by: int, *, is_socket: bool) -> None:
-        if is_socket:
-            self._metrics.open_sockets += by
-        else:
-            self._metrics.open_requests += by
+            self._metrics.requests.labels(scope.get("method", "GET"), route, status).inc()
 
 
 def _status(message: Message) -> str:
@@ -260,35 +171,6 @@ def _status(message: Message) -> str:
         return str(message["status"])
     # A close before the socket was accepted is sent as a refusal.
     return {"websocket.accept": "101", "websocket.close": "403"}.get(kind, "none")
-
-
-def _of_process(began: float) -> Iterator[MetricFamily]:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    times = os.times()
-    yield MetricFamily(
-        "process_resident_memory_bytes",
-        "gauge",
-        "Memory of the server's process.",
-        single_sample(pages * resource.getpagesize()),
-    )
-    yield MetricFamily(
-        "process_open_fds",
-        "gauge",
-        "Open descriptors.",
-        single_sample(sum(1 for _ in Path("/proc/self/fd").iterdir())),
-    )
-    yield MetricFamily(
-        "process_max_fds",
-        "gauge",
-        "Limit on open descriptors.",
-        single_sample(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
-    )
-    yield MetricFamily(
-        "process_cpu_seconds_total", "counter", "CPU time.", single_sample(times.user + times.system)
-    )
-    yield MetricFamily(
-        "process_start_time_seconds", "gauge", "When the server started.", single_sample(began)
-    )
 
 
 LEAK_LOOK_SECONDS = 60.0
@@ -327,6 +209,6 @@ class LeakCounts:
             # The machine changed during the search; the next one will find the leak if it persists.
             logger.warning("leaks could not be counted, will try again: %s", error)
             return
-        counted = Counter(leak.kind for leak in found)
+        counted = collections.Counter(leak.kind for leak in found)
         self._counts = {kind: counted[kind] for kind in KINDS}
         self._looked_at = began

@@ -75,7 +75,7 @@ class ModelCall(Response):
     async def _answer(self, exchange: TunnelExchange, asked: InboundRequest, send: Send) -> None:
         answer = await exchange.answer()
         if isinstance(answer, h11.InformationalResponse):
-            raise h11.RemoteProtocolError("nobody asked for another protocol")
+            raise h11.RemoteProtocolError("the answer switches to a protocol that was not requested")
         headers = answer_headers(asked, answer)
         self._has_begun = True
         await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})

@@ -63,7 +63,7 @@ class JsonRequest(Request):
         try:
             made = await services_of(self).workers.call(_PARSE, descriptor, limits=_LIMITS)
         except WorkerFailed as error:
-            raise TooLarge(f"the body takes too much to be parsed: {error.message}") from error
+            raise TooLarge(f"the body is too costly to parse: {error.message}") from error
         found = await asyncio.to_thread(json_texts.ParsedJson.of, made)
         self.digest = found.digest
         if found.reason is not None:

@@ -8,7 +8,7 @@ import shlex
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from benchyard import registry
 from benchyard.api.app import build_app
 from benchyard.api.connections import ConnectionLimits, most_connections, raise_descriptor_limit
 from benchyard.api.deps import Services
+from benchyard.api.job_reports import JobReports
 from benchyard.api.log import log_to_stderr, logger
 from benchyard.api.metrics import LeakCounts, ServerMetrics
 from benchyard.api.protocol import BoundedHttp, BoundedSocket
@@ -62,9 +63,8 @@ async def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; raises before any change is made if it cannot start."""
     log_to_stderr()
     raise_descriptor_limit()
-    _make_private(settings.data)
     try:
-        with _only_server(settings.data), _bound_socket(settings) as bound:
+        with _claimed(settings) as bound:
             async with open_tls(settings) as tls, open_services(settings) as services:
                 await _serve(services, _Listener(bound, tls))
     except OSError as error:
@@ -114,6 +114,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             reserve=Reserve(settings.data / "reserve"),
         )
         engine = await stack.enter_async_context(open_engine(tools, store, grants))
+        workers = await stack.enter_async_context(Workers())
         yield Services(
             settings=settings,
             store=store,
@@ -129,7 +130,8 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             metrics=metrics,
             leakage=LeakCounts(partial(leaks.find, settings.data)),
             ssh=await stack.enter_async_context(SshServer(settings, engine, host)),
-            workers=await stack.enter_async_context(Workers()),
+            workers=workers,
+            job_reports=JobReports(workers),
         )
 
 
@@ -138,7 +140,7 @@ async def _tell_of_lost_key(file: Path, secrets: Secrets, *, had_key: bool) -> N
     lost = await secrets.unreadable()
     if not lost:
         return
-    what = "is another than the one" if had_key else "was gone, and a new one was made, which is not the one"
+    what = "is not the one" if had_key else "was missing, and a new one was made, which is not the one"
     logger.warning(
         "%s %s that %d secrets were sealed with (%s): stop the server and put the old file back from a "
         "backup, or set the secrets again with `benchyard secret update NAME`",
@@ -284,6 +286,19 @@ def _announce(services: Services, door: _Listener) -> Iterator[None]:
         yield
     finally:
         note.unlink(missing_ok=True)
+
+
+@contextmanager
+def _claimed(settings: Settings) -> Iterator[socket.socket]:
+    """Hold the data folder and the port; a port that is taken leaves no new data folder behind."""
+    with ExitStack() as stack:
+        bound = None
+        # No server has a folder without a lock. Of one that has, the holder is reported rather than the port.
+        if not os.access(settings.data / "lock", os.F_OK):
+            bound = stack.enter_context(_bound_socket(settings))
+        _make_private(settings.data)
+        stack.enter_context(_only_server(settings.data))
+        yield bound or stack.enter_context(_bound_socket(settings))
 
 
 @contextmanager

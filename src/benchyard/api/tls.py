@@ -123,7 +123,7 @@ class OwnCertificate(Certificate):
         domain = next((each for each in self._domains if each != LOCAL_DOMAIN), LOCAL_DOMAIN)
         return (
             f"benchyard: its certificate is for {domain}\n"
-            "benchyard: that name has to lead to this machine; clients trust it by\n"
+            "benchyard: that name must resolve to this machine; clients trust it by\n"
             f"  SSL_CERT_FILE={self.trusted}        (Python)\n"
             f"  NODE_EXTRA_CA_CERTS={self.trusted}  (Node)\n"
             f"  --cacert {self.trusted}             (curl)"

@@ -73,7 +73,7 @@ def exercise_folders(data: Path) -> Iterator[tuple[str, Path]]:
 def read_exercise(language: str, folder: Path) -> Exercise:
     """Return the exercise of a folder; raises UsageError with what is missing."""
     if not _NAME.fullmatch(folder.name):
-        raise UsageError(f"{folder}: the name of the folder is none of an exercise")
+        raise UsageError(f"{folder}: the folder's name cannot be the name of an exercise")
     config = _config(folder)
     tests, examples = _paths(config, "test"), _paths(config, "example")
     edited = [path for path in _paths(config, "solution") if _is_edited(path, {*tests, *examples})]
@@ -111,10 +111,10 @@ def _config(folder: Path) -> dict[str, object]:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except ValueError as error:
-        raise UsageError(f"{path}: this is no JSON: {str(error)[:200]}") from error
+        raise UsageError(f"{path}: this is not valid JSON: {str(error)[:200]}") from error
     files = found.get("files") if isinstance(found, dict) else None
     if not isinstance(files, dict):
-        raise UsageError(f"{path}: it names no `files`")
+        raise UsageError(f"{path}: it has no `files`")
     return files
 
 
@@ -241,7 +241,7 @@ Use the above instructions to modify the supplied files: {file_list}
 Don't change the names of existing functions or classes, as they may be referenced from other code like unit tests, etc.
 Only use standard libraries, don't suggest installing any packages.
 """  # noqa: E501
-"""Quoted, like `_FAILED`, from `benchmark/prompts.py` of Aider-AI/aider (Apache-2.0)."""
+"""Quoted, like `_FAILED`, from `prompts.py` of the benchmark of Aider-AI/aider (Apache-2.0)."""
 _FAILED = """
 ####
 

@@ -87,7 +87,7 @@ def _task(folder: BoundedFolder, path: Path) -> dict[str, Any]:
     try:
         task = json.loads(folder.text(path.name, _MOST_BYTES))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: this is no JSON: {str(error)[:200]}; fetch it again") from error
+        raise UsageError(f"{path}: this is not valid JSON: {str(error)[:200]}; fetch it again") from error
     for part in ("train", "test"):
         pairs = task.get(part) if isinstance(task, dict) else None
         if not isinstance(pairs, list) or not pairs or not all(_is_pair(pair) for pair in pairs):

@@ -159,7 +159,7 @@ def _read_task(id: str, paper_id: str, row: Row) -> PaperTask:
 def _description(value: Any) -> str:
     """Return the short text of a task; it may be empty, since the instructions are complete."""
     if value is not None and not isinstance(value, str):
-        raise UsageError("its `description` is no text")
+        raise UsageError("its `description` is not a text")
     return (value or "").strip()
 
 
@@ -181,7 +181,7 @@ def _parsed(value: Any) -> Any:
     try:
         return json.loads(value)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{value[:60]!r} is no JSON") from error
+        raise UsageError(f"{value[:60]!r} is not valid JSON") from error
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -134,7 +134,7 @@ def _object_id(client: Client, name: str, kind: str, wanted: AgentSourceOptions)
 
 def _repository(client: Client, name: str, folder: Path, ref: str) -> str:
     if ref.startswith("-"):
-        raise UsageError(f"{ref!r} is no branch, tag or commit")
+        raise UsageError(f"{ref!r} is not a branch, tag or commit")
     command = ["git", "-C", str(folder), "archive", "--format=tar.gz", ref]
     with tempfile.NamedTemporaryFile(prefix="benchyard-agent-", suffix=".tgz") as file:
         try:

@@ -67,10 +67,10 @@ ELSEWHERE = {
 """Commands to type instead, by noun and verb of rli whose equal takes other arguments."""
 
 ABSENT = {
-    "axon": "axons are not there; docs/guides/coming-from-rli.md lists what is",
+    "axon": "axons are not supported; docs/guides/coming-from-rli.md lists what is",
     "mcp": "there is no MCP server; docs/guides/coming-from-rli.md lists what is there",
-    "mcp-config": "MCP configs are not there; a gateway config lets devboxes use an HTTP API without its key",
-    "mcpc": "MCP configs are not there; a gateway config lets devboxes use an HTTP API without its key",
+    "mcp-config": "MCP configs are not supported; a gateway config gives devboxes an HTTP API, not its key",
+    "mcpc": "MCP configs are not supported; a gateway config gives devboxes an HTTP API, not its key",
 }
 """Replacements for nouns of rli that have no equal."""
 

@@ -183,12 +183,6 @@ class Fish(_Named, FishComplete):
 
 SHELLS: Mapping[str, type[ShellComplete]] = {"bash": Bash, "zsh": Zsh, "fish": Fish}
 
-PLACES = {
-    "bash": "echo 'eval \"$(benchyard completion bash)\"' >> ~/.bashrc",
-    "zsh": "echo 'eval \"$(benchyard completion zsh)\"' >> ~/.zshrc",
-    "fish": "benchyard completion fish > ~/.config/fish/completions/benchyard.fish",
-}
-
 
 @click.command()
 @click.argument("shell", type=click.Choice(list(SHELLS)))

@@ -142,7 +142,7 @@ def age_in_days(text: str) -> float:
     found = _AGE.fullmatch(text.strip())
     days = float(found[1]) * _DAYS[found[2].lower()] if found else 0.0
     if not 0 < days <= _MOST_DAYS:
-        raise click.BadParameter(f"{text!r} is no age: write 90d, 12h or 8w")
+        raise click.BadParameter(f"{text!r} is not an age: write 90d, 12h or 8w")
     return days
 
 
@@ -150,7 +150,7 @@ def size_in_bytes(text: str) -> int:
     """Parse a size as people write it (20GiB, 500M, 1000) into bytes."""
     found = _SIZE.fullmatch(text.strip())
     if not found:
-        raise click.BadParameter(f"{text!r} is no size: write 20GiB, 500M or a number of bytes")
+        raise click.BadParameter(f"{text!r} is not a size: write 20GiB, 500M or a number of bytes")
     return int(float(found[1]) * 1024 ** _UNITS[(found[2] or "").upper()])
 
 

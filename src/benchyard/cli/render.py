@@ -200,6 +200,11 @@ def duration(milliseconds: int | None) -> str:
     return f"{minutes}m{seconds:02}s" if minutes else f"{seconds}s"
 
 
+def score_text(score: float | None) -> str:
+    """Return a score for people."""
+    return "-" if score is None else f"{score:.3f}"
+
+
 def pairs(values: Mapping[str, str]) -> str:
     """Return a mapping as `a=1, b=2`."""
     return ", ".join(f"{name}={value}" for name, value in values.items())

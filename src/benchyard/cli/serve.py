@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import click
 import uvloop
+from click.core import ParameterSource
 
 from benchyard.api.server import run
 from benchyard.cli.options import FloatRange, IntRange, age_in_days, exact_size, size_in_bytes
@@ -51,13 +52,22 @@ class _AbsolutePath(click.Path):
         return Path(str(super().convert(value, param, ctx))).absolute()
 
 
+class _SettingOption(click.Option):
+    """An option whose errors name the variable that the value came from."""
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Return the name of the option, or of the variable."""
+        source = ctx.get_parameter_source(self.name) if ctx and self.name else None
+        return f"${self.envvar}" if source is ParameterSource.ENVIRONMENT else super().get_error_hint(ctx)
+
+
 def setting_option(field: SettingField) -> click.Option:
     """Return the option of a setting."""
     default = field.default
     if isinstance(default, int) and field.setting.like == "SIZE":
         default = exact_size(default)
     is_shown = default is not None and not field.is_repeatable and field.kind is not bool
-    return click.Option(
+    return _SettingOption(
         (f"--{field.option}", field.name),
         type=_value_type(field),
         is_flag=field.kind is bool,

@@ -340,7 +340,7 @@ def _program() -> str:
 def _quoted(word: str) -> str:
     """Quote a word for a command in a systemd unit: `%` and `$` stand for themselves."""
     if any(char in word for char in "\n\r\0"):
-        raise UsageError(f"{word!r} cannot stand in a unit: it has a line's end in it")
+        raise UsageError(f"{word!r} cannot be part of a unit: it has a line break")
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"' if not word or any(char in word for char in " \t;'\"\\") else escaped
 

@@ -245,7 +245,7 @@ def _check_kwargs(agents: list[Body], given: Body) -> None:
         if "." not in key and agents and all(each is not None and not each for each in known):
             names = ", ".join(str(each.get("name")) for each in agents)
             raise UsageError(
-                f"--agent-kwargs {key}=...: there is nobody to take it; {names}: no kwargs. "
+                f"--agent-kwargs {key}=...: no agent takes it; {names}: no kwargs. "
                 "`benchyard agent show NAME` lists what an agent takes"
             )
 

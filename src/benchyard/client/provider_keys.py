@@ -104,10 +104,10 @@ class _KeyMemory:
         place = f"{self._client.server.url} {name}"
         if held is None:
             self._remember(place, self._client.secrets.create(name, value), value)
-            self._tell(f"made the secret {name} of your {variable}")
+            self._tell(f"made the secret {name} from ${variable}")
         elif not self._is_same(place, held, value):
             self._remember(place, self._client.secrets.update(name, value), value)
-            self._tell(f"changed the secret {name} to your {variable} of now")
+            self._tell(f"updated the secret {name} from ${variable}")
         return True
 
     def close(self) -> None:

@@ -50,6 +50,7 @@ class _ScenarioExtras(TypedDict, total=False):
     nop_score: float | None
     scoring_network: str | None
     scoring_secrets: Mapping[str, str] | None
+    scoring_tracing: bool | None
     answer_excludes: Sequence[str] | None
     scoring_blueprint_id: str | None
     attachments: Mapping[str, str] | None

@@ -351,7 +351,7 @@ class _Search:
         }
         for name, count in sorted(counts):
             found.append(
-                f"{name}: the reference's report tells of {count} tests; later ones must tell of as many"
+                f"{name}: the reference's report lists {count} tests; later reports must list as many"
             )
         if _is_prepared(scenario):
             found.append("EVALUATION without one answer path: the environment as it is must get 1.0")

@@ -138,6 +138,8 @@ class OpenFile:
     """For a fresh file: the user whose group it gets, so that its mode can tell that user from others."""
 
 
+MOST_OPENED = 12
+"""Most files to open by one request."""
 MOST_PROCESSES = 5000
 """Most processes to list: more than a devbox may have unless a higher limit was requested."""
 MOST_WATCHED = 10_000
@@ -532,7 +534,7 @@ class Driver(ABC):
     def report(self) -> DriverReport:
         """Return what works on this machine and what does not."""
         absent = sorted(set(Capability) - self.capabilities)
-        return DriverReport(missing={name.value: "this driver does not have it" for name in absent})
+        return DriverReport(missing={name.value: "this driver does not support it" for name in absent})
 
     @abstractmethod
     async def start(self, spec: DevboxSpec) -> None:
@@ -566,6 +568,21 @@ class Driver(ABC):
 
         Raises NotFound, UsageError (a directory, a device, no permission), DevboxGone.
         """
+
+    async def open_files(self, devbox_id: str, requests: Sequence[OpenFile]) -> list[int]:
+        """Open files for one user, at most `MOST_OPENED`, all of them to be written or all to be read.
+
+        Like `open_file` for each of them; if one of them fails, none stays open.
+        """
+        opened: list[int] = []
+        try:
+            for request in requests:
+                opened.append(await self.open_file(devbox_id, request))
+        except BaseException:
+            for descriptor in opened:
+                os.close(descriptor)
+            raise
+        return opened
 
     async def connect(self, devbox_id: str, port: int) -> int:
         """Return a descriptor of a stream connected to a TCP port of the devbox's loopback.

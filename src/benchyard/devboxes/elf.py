@@ -87,12 +87,12 @@ def needed(content: Content) -> list[str]:
     """Return the libraries that a program or library needs; raise ValueError for content no linker writes."""
     entries = list(itertools.islice(_entries(content), _MOST_ENTRIES))
     if len(entries) == _MOST_ENTRIES or sum(each.tag in (_RPATH, _RUNPATH) for each in entries) > 2:
-        raise ValueError("this program tells its loader more than programs do")
+        raise ValueError("this program has too many instructions for its loader")
     found = []
     for _entry, _offset, text in _texts(content, (_NEEDED,)):
         name = text.decode("ascii")
         if "/" in name or len(name) > _LONGEST_NAME:
-            raise ValueError("this program asks for a library by no plain name")
+            raise ValueError("this program names a library by a path, or by too long a name")
         found.append(name)
     return found
 
@@ -255,7 +255,7 @@ def _texts(content: Content, tags: tuple[int, ...]) -> Iterator[tuple[_Entry, in
                 offset = address - part.address + part.offset
                 end = content.find(b"\0", offset, offset + _MOST_PATHS_BYTES)
                 if end < 0:
-                    raise ValueError("where to look for libraries is said in too many words")
+                    raise ValueError("the list of library folders is too long")
                 yield entry, offset, bytes(content[offset:end])
 
 

@@ -50,7 +50,7 @@ class ApiKeys:
         given = self._by_hash.get(_hash(file.read_text().strip())) if file.exists() else None
         if given is not None and given.opens_at(now):
             return
-        problem = "opens nothing any more" if file.exists() else "is gone"
+        problem = "holds a key that opens nothing any more" if file.exists() else "is gone"
         open_keys = [key for key in self._by_hash.values() if key.opens_at(now)]
         # A secret follows from its key's id, as long as the server's own secret is the same.
         first = [key for key in open_keys if key.name == _FIRST]
@@ -60,7 +60,7 @@ class ApiKeys:
             _log.warning("%s was gone: it was written again, with a key that opens this server", file)
             return
         _log.warning(
-            "%s %s, so that commands on this machine do not get in by it: put it back from a backup, or "
+            "%s %s, so that commands on this machine cannot use it: put it back from a backup, or "
             "write a key into it that you have (`benchyard key list` tells of %d that open this server)",
             file,
             problem,

@@ -121,7 +121,7 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
         keys = ModelKeys(ModelUpstreams(tools.settings), tools.secrets)
         gateways = RunGateways(tools, spending, keys, scenarios)
         references = ReferenceReports(store.collection("reference_reports", ReferenceReport))
-        scoring = Scoring(tools, scorers, kits, policies, references)
+        scoring = Scoring(tools, scorers, kits, policies, prerequisites, references)
         runs = ScenarioRuns(
             tools, run_records, benchmark_run_records, scenarios, devboxes, prerequisites, scoring, gateways
         )

@@ -38,7 +38,11 @@ class Objects:
         known = await self.records.all(present)
         self._ends_ms = {each.id: each.delete_after_time_ms for each in known if each.delete_after_time_ms}
         unreadable = await self.records.ids(present) - {each.id for each in known}
-        await self._remove_strays({each.path for each in known}, unreadable)
+        wanted = {record.path for record in known}
+        await self._contents.clear()
+        for path in await self._contents.paths():
+            if path not in wanted and path.partition("/")[0] not in unreadable:
+                await self._contents.delete(path)
         self._sweeper = asyncio.create_task(self._sweep_for_ever())
         return self
 
@@ -69,7 +73,8 @@ class Objects:
     async def get(self, id: str) -> StoredObject:
         """Return an object as it is now; an expired one is deleted. Raises NotFound."""
         record = await self.records.get(id)
-        if record.state != ObjectState.DELETED and _is_over(record):
+        end = record.delete_after_time_ms
+        if record.state != ObjectState.DELETED and end is not None and end <= now_ms():
             return await self.delete(id)
         return record
 
@@ -190,22 +195,12 @@ class Objects:
             except StoreError:
                 logger.warning("expired objects could not be removed; will try again", exc_info=True)
 
-    async def _remove_strays(self, wanted: set[str | None], unreadable: set[str]) -> None:
-        await self._contents.clear()
-        for path in await self._contents.paths():
-            if path not in wanted and path.partition("/")[0] not in unreadable:
-                await self._contents.delete(path)
-
 
 def _expect_uploading(record: StoredObject) -> None:
     if record.state != ObjectState.UPLOADING:
         raise Conflict(
             f"object {record.id} is {record.state}; make a new one to upload again", state=record.state
         )
-
-
-def _is_over(record: StoredObject) -> bool:
-    return record.delete_after_time_ms is not None and record.delete_after_time_ms <= now_ms()
 
 
 MOST_BYTES = 256 * 1024**2

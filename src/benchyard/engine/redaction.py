@@ -185,13 +185,9 @@ def _escapes(text: str) -> Iterator[str]:
         yield json.dumps(once, ensure_ascii=in_ascii)[1:-1]
     for encoded in (quote(text, safe="", errors="replace"), quote(text, errors="replace")):
         yield encoded
-        yield _lower_hex(encoded)
+        first, *rest = encoded.split("%")
+        yield "%".join([first, *(part[:2].lower() + part[2:] for part in rest)])
     yield quote_plus(text, errors="replace")
-
-
-def _lower_hex(encoded: str) -> str:
-    first, *rest = encoded.split("%")
-    return "%".join([first, *(each[:2].lower() + each[2:] for each in rest)])
 
 
 def _lines(encoded: bytes, width: int) -> Iterator[bytes]:

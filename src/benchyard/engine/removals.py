@@ -105,17 +105,18 @@ class Removals:
             run = await self._runs.get(id)
             await self._require_no_job(run)
             _require_ended(run)
-            size = await self._sizes([run])
-            removal = self._removal("scenario_run", id, [], [run])
-            await self._begin(removal, None)
-            return RemovalView(id=id, kind="scenario_run", name=run.name, n_scenario_runs=1, **size)
+            view = await self.scenario_run_size(run)
+            await self._begin(self._removal("scenario_run", id, [], [run]), None)
+            return view
 
         return await self._once(request_id, ask)
 
     async def job_size(self, id: str) -> RemovalView:
         """Return what deleting a job would remove."""
         job = await self._jobs.get(id)
-        trials = await self._count("trials", id)
+        own = TABLES["trials"]
+        query = select(own.c.id).where(own.c.parent == id)
+        trials = await self._store.read(lambda connection: len(connection.execute(query).all()))
         view = await self._view("job", id, job.name, job.benchmark_run_ids)
         return view.model_copy(update={"n_trials": trials})
 
@@ -187,30 +188,30 @@ class Removals:
             await self._remove_images({each.id for each in removal.runs})
             for grant_id in removal.grant_ids:
                 await self._grants.forget(grant_id)
-            await self._remove_objects([each.id for each in removal.runs])
+            for stored in await self._objects([run.id for run in removal.runs]):
+                await self._tools.objects.remove(stored.id)
             await retry_store(self._remove_rows, removal)
             await self._deletions.sweep(removal.scenario_ids)
-            await retry_store(self._forget, removal.id)
+            with contextlib.suppress(NotFound):
+                await retry_store(self.records.delete, removal.id)
         except (BenchyardError, OSError) as error:
             # The record stays: the next pass, or the next server, resumes it.
             _log.warning("not everything of %s could be deleted, will try again: %s", removal.subject, error)
 
     async def _remove_run(self, run: RemovedRun, turns: asyncio.Semaphore) -> None:
+        """Remove a run, and its devbox with its services, outputs, log and record."""
+        tools, devbox_id = self._tools, run.devbox_id
         async with turns:
-            await self._tools.work.cancel(run_key_prefix(run.id))
+            await tools.work.cancel(run_key_prefix(run.id))
             with contextlib.suppress(NotFound):
                 await retry_store(self._runs.records.delete, run.id)
-            await self._remove_devbox(run.devbox_id)
-
-    async def _remove_devbox(self, devbox_id: str) -> None:
-        """Remove the devbox of an ended run: its services, its outputs, its log and its record."""
-        await self._runs.end_devbox(devbox_id)
-        await self._tools.work.settle(devbox_key(devbox_id))
-        for each in (devbox_id, *await asyncio.to_thread(self._tools.host.folders, f"{devbox_id}-")):
-            await self._tools.host.forget(each)
-            await asyncio.to_thread(self._tools.journal.forget, each)
-        with contextlib.suppress(NotFound):
-            await retry_store(self._tools.live_devboxes.records.delete, devbox_id)
+            await self._runs.end_devbox(devbox_id)
+            await tools.work.settle(devbox_key(devbox_id))
+            for held in (devbox_id, *await asyncio.to_thread(tools.host.folders, f"{devbox_id}-")):
+                await tools.host.forget(held)
+                await asyncio.to_thread(tools.journal.forget, held)
+            with contextlib.suppress(NotFound):
+                await retry_store(tools.live_devboxes.records.delete, devbox_id)
 
     async def _remove_images(self, run_ids: set[str]) -> None:
         """Remove final states, and the images frozen for scoring."""
@@ -218,10 +219,6 @@ class Removals:
             if image.kind in (FINAL_KIND, SCORING_KIND) and image.id.partition("-")[0] in run_ids:
                 with contextlib.suppress(NotFound):
                     await self._tools.images.remove(image.id)
-
-    async def _remove_objects(self, run_ids: Sequence[str]) -> None:
-        for stored in await self._objects(run_ids):
-            await self._tools.objects.remove(stored.id)
 
     async def _remove_rows(self, removal: Removal) -> None:
         trials, runs = TABLES["trials"], TABLES["benchmark_runs"]
@@ -233,10 +230,6 @@ class Removals:
                 connection.execute(delete(runs).where(runs.c.id.in_(part)))
 
         await self._store.write_whole(work)
-
-    async def _forget(self, id: str) -> None:
-        with contextlib.suppress(NotFound):
-            await self.records.delete(id)
 
     async def _objects(self, run_ids: Sequence[str]) -> list[StoredObject]:
         found: list[StoredObject] = []
@@ -261,11 +254,6 @@ class Removals:
         size = sum(each.size_bytes or 0 for each in objects if each.path is not None)
         size += sum(run.final_state.size_bytes for run in runs if run.final_state)
         return {"n_objects": len(objects), "size_bytes": size}
-
-    async def _count(self, table: str, parent: str) -> int:
-        own = TABLES[table]
-        query = select(own.c.id).where(own.c.parent == parent)
-        return await self._store.read(lambda connection: len(connection.execute(query).all()))
 
     async def _require_no_job(self, run: ScenarioRun | BenchmarkRun) -> None:
         job_id = run.metadata.get(JOB_KEY)

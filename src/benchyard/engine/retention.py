@@ -11,7 +11,7 @@ from benchyard.engine.removals import Removals
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.engine.scenarios.deletion import Deletions
-from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError
+from benchyard.errors import Conflict, NotFound, UsageError
 from benchyard.models.jobs import ENDED_JOBS, JOB_KEY, TRIAL_KEY, Job
 from benchyard.models.removals import CollectedResultsView, RemovalView
 from benchyard.models.runs import ENDED_RUNS
@@ -48,7 +48,7 @@ class Retention:
 
     def open(self) -> None:
         """Start the hourly pass."""
-        self._tools.work.start("retention/pass", self._pass_for_ever)
+        self._tools.work.start("retention/pass", self._begin_passes)
 
     async def collect(self, keep_days: float | None, *, dry_run: bool) -> CollectedResultsView:
         """Remove results that ended longer ago; pinned jobs stay. Raises UsageError if there is no limit."""
@@ -63,7 +63,12 @@ class Retention:
         found: list[RemovalView] = []
         count = size = 0
         async with self._passing:
-            jobs = await self._old_jobs(before_ms)
+            states = [state.value for state in ENDED_JOBS]
+            jobs = [
+                job
+                for job in await self._jobs.records.before(before_ms, {"status": states})
+                if (job.end_time_ms or before_ms) < before_ms and job.rescoring_state != "running"
+            ]
             async for measure, remove in self._old([each for each in jobs if not each.is_pinned], before_ms):
                 try:
                     view = await (measure() if dry_run else remove())
@@ -97,33 +102,22 @@ class Retention:
             if (run.end_time_ms or before_ms) < before_ms and TRIAL_KEY not in run.metadata:
                 yield _call(removals.scenario_run_size, run), _call(removals.scenario_run, run.id)
 
-    async def _old_jobs(self, before_ms: int) -> list[Job]:
-        states = [each.value for each in ENDED_JOBS]
-        found = await self._jobs.records.before(before_ms, {"status": states})
-        return [
-            each
-            for each in found
-            if (each.end_time_ms or before_ms) < before_ms and each.rescoring_state != "running"
-        ]
-
     async def _is_of_job(self, metadata: dict[str, str]) -> bool:
         job_id = metadata.get(JOB_KEY)
         return job_id is not None and await self._jobs.records.find(job_id) is not None
 
-    async def _pass_for_ever(self) -> None:
+    async def _begin_passes(self) -> None:
         # Not at once: a starting server has more urgent work.
         await asyncio.sleep(_FIRST_SECONDS)
-        while True:
-            try:
-                await self._removals.open()
-                await self._deletions.sweep_all()
-                if self._tools.settings.keep_results_days is not None:
-                    done = await self.collect(None, dry_run=False)
-                    if done.n_removed:
-                        _log.info("%d old results were removed, %d bytes", done.n_removed, done.size_bytes)
-            except (BenchyardError, OSError) as error:
-                _log.warning("old results could not be removed, will try again: %s", error)
-            await asyncio.sleep(_PASS_SECONDS)
+        self._tools.work.repeat("retention/passes", self._pass, _PASS_SECONDS, "removing old results")
+
+    async def _pass(self) -> None:
+        await self._removals.open()
+        await self._deletions.sweep_all()
+        if self._tools.settings.keep_results_days is not None:
+            done = await self.collect(None, dry_run=False)
+            if done.n_removed:
+                _log.info("%d old results were removed, %d bytes", done.n_removed, done.size_bytes)
 
 
 def _call(method: Callable[..., Awaitable[RemovalView]], subject: object) -> Sized:

@@ -20,14 +20,13 @@ class Secrets:
 
     async def unreadable(self) -> list[str]:
         """Return the names of secrets that were sealed with another key than the present one."""
-        return sorted(each.name for each in await self._records.all({}) if not self._opens(each))
-
-    def _opens(self, secret: Secret) -> bool:
-        try:
-            self._vault.open(secret.sealed)
-        except StoreError:
-            return False
-        return True
+        names = []
+        for secret in await self._records.all({}):
+            try:
+                self._vault.open(secret.sealed)
+            except StoreError:
+                names.append(secret.name)
+        return sorted(names)
 
     async def create(self, id: str, request: SecretRequest, request_hash: str | None) -> Secret:
         """Store a new secret; raises UsageError if its name is taken."""

@@ -1,8 +1,7 @@
-"""Calls of models as they are recorded and reported, and their totals."""
+"""Calls of models as they are recorded and reported, and what several cost."""
 
-import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -62,32 +61,6 @@ class Call:
     """The failure, in one line."""
 
 
-@dataclass(frozen=True)
-class ModelTotals:
-    """Totals over the calls of one model."""
-
-    model: str | None
-    """The model as the agent named it; None for calls that named none."""
-    calls: int = 0
-    failed: int = 0
-    """Number of calls without an answer, or answered with an error."""
-    usage: TokenUsage = field(default_factory=TokenUsage)
-    cost_usd: float | None = 0.0
-    """None as soon as one call has no known price."""
-    first_byte_p50_ms: float | None = None
-    """Median time to the first byte of the answer, over the answered calls; None if no call was answered."""
-    rate_limited_ms: int = 0
-
-
-def totals_by_model(calls: Iterable[Call]) -> list[ModelTotals]:
-    """Return the totals per model, sorted by tokens, the largest first."""
-    groups: dict[str | None, list[Call]] = {}
-    for call in calls:
-        groups.setdefault(call.model, []).append(call)
-    found = [_totals(model, group) for model, group in groups.items()]
-    return sorted(found, key=lambda each: (-each.usage.total_tokens, each.model or ""))
-
-
 def cost_of(calls: Iterable[Call]) -> float | None:
     """Return the total cost of calls, None if unknown; a failed call without reported usage costs nothing."""
     known = [call.cost_usd for call in calls if call.usage is not None or not is_failed(call)]
@@ -103,17 +76,3 @@ def usage_of(calls: Iterable[Call]) -> TokenUsage:
 def is_failed(call: Call) -> bool:
     """Tell whether a call has no answer, or an error as its answer."""
     return not 200 <= call.status < 400
-
-
-def _totals(model: str | None, calls: list[Call]) -> ModelTotals:
-    begun = [(call.started_ms, call.first_byte_ms) for call in calls if not is_failed(call)]
-    waits = [first - started for started, first in begun if first is not None]
-    return ModelTotals(
-        model,
-        calls=len(calls),
-        failed=sum(map(is_failed, calls)),
-        usage=usage_of(calls),
-        cost_usd=cost_of(calls),
-        first_byte_p50_ms=statistics.median(waits) if waits else None,
-        rate_limited_ms=sum(call.rate_limited_ms for call in calls),
-    )

@@ -165,7 +165,7 @@ class Gateway:
         number = next(self._numbers)
         packet = {**message, "id": number}
         if len(str(packet)) * 2 > wire.MAX_MESSAGE:
-            raise TooLarge("what a grant says is too long; give it fewer routes or shorter headers")
+            raise TooLarge("the grant is too long; give it fewer routes or shorter headers")
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
         try:
@@ -212,7 +212,7 @@ class Gateway:
                 self._ready.set()
                 return
             except (BenchyardError, OSError) as error:
-                _LOG.error("the gateway could not be taken up again: %s", error)
+                _LOG.error("could not reconnect to the gateway: %s", error)
                 await asyncio.sleep(1)
 
     async def _connect(self) -> None:
@@ -246,7 +246,7 @@ class Gateway:
         )
         if ran.returncode not in (0, Conflict.exit_code):
             said = ran.stderr.decode(errors="replace").strip()
-            last = said.splitlines()[-1:] or ["it ended without a word"]
+            last = said.splitlines()[-1:] or ["it ended without a message"]
             raise BenchyardError(f"the gateway did not start: {last[0]}; its log is {self._log_file}")
 
     async def _end_process(self) -> None:

@@ -76,7 +76,7 @@ class Control:
         try:
             self.open(protocol.bind_control_socket(folder))
         except OSError as error:
-            _LOG.warning("the socket is gone and cannot be made anew: %s", error)
+            _LOG.warning("the socket is gone and cannot be made again: %s", error)
         else:
             _LOG.warning("the socket was removed; there is a new one")
 
@@ -134,7 +134,7 @@ class Control:
             answer = {"ok": False, "code": error.code, "message": error.message}
         except (KeyError, IndexError, TypeError, ValueError) as error:
             # Leave out the error's own text: it could contain parts of the message.
-            words = f"the gateway was asked for what it does not understand ({type(error).__name__})"
+            words = f"the gateway does not understand this request ({type(error).__name__})"
             answer = {"ok": False, "code": "bad_request", "message": words}
         finally:
             for descriptor in descriptors:

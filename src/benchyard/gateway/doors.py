@@ -139,10 +139,10 @@ def listener_from_descriptor(descriptor: int) -> socket.socket:
         sock = socket.socket(fileno=descriptor)
     except OSError as error:
         os.close(descriptor)
-        raise UsageError("that is no socket that listens") from error
+        raise UsageError("this is not a listening socket") from error
     if sock.type != socket.SOCK_STREAM or not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         sock.close()
-        raise UsageError("that is no socket that listens")
+        raise UsageError("this is not a listening socket")
     sock.setblocking(False)
     return sock
 

@@ -42,7 +42,7 @@ class GatewayOptions:
 def check_name(name: str) -> str:
     """Return an id that is safe as a file name; raises UsageError."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name[:80]!r} is no id: letters, digits, `-` and `_` only, 64 at most")
+        raise UsageError(f"{name[:80]!r} is not an id: use letters, digits, `-` and `_`, 64 at most")
     return name
 
 

@@ -23,9 +23,9 @@ async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, BenchyardError):
             # The cancelled caller does not learn the result, and other work may have been in its way.
-            _log.info("failed after nobody waited for it any more: %s", error.message)
+            _log.info("failed after its caller was cancelled: %s", error.message)
         elif error is not None:
-            _log.error("failed after nobody waited for it any more", exc_info=error)
+            _log.error("failed after its caller was cancelled", exc_info=error)
         raise
 
 

@@ -38,15 +38,13 @@ class Dependency:
 
 def find_program(name: str) -> Path | None:
     """Find a program of PATH; one that pip installs is looked for beside the running Python first."""
-    folders = [*(_python_folders() if name in _FROM_PIP else ()), *os.get_exec_path()]
-    found = shutil.which(name, path=os.pathsep.join(folders))
-    return Path(found).resolve() if found else None
-
-
-def _python_folders() -> tuple[str, ...]:
-    """Return the folders where pip puts programs for this Python: of its environment, and of the user."""
-    user = sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user"))
-    return sysconfig.get_path("scripts"), str(Path(sys.executable).parent), user
+    folders = os.get_exec_path()
+    if name in _FROM_PIP:
+        # Where pip puts programs for this Python: in its environment, or in the user's folder.
+        user = sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user"))
+        folders = [sysconfig.get_path("scripts"), str(Path(sys.executable).parent), user, *folders]
+    program = shutil.which(name, path=os.pathsep.join(folders))
+    return Path(program).resolve() if program else None
 
 
 def missing(needed: Iterable[Dependency]) -> list[Dependency]:

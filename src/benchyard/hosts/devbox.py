@@ -5,7 +5,6 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,28 +37,25 @@ _KILLED = 137
 _READ_BY_SHELLS = frozenset({"BASH_ENV", "ENV"})
 
 
-@dataclass(frozen=True)
-class DevboxTies:
-    """The parts of a host that its devboxes use."""
-
-    driver: Driver
-    spawn: Callable[[Coroutine[Any, Any, None]], None]
-    """Run something in the background."""
-    on_end: Callable[[str, str], None]
-    """Called for a completed execution with the devbox's id and its own."""
-    on_start: Callable[[], None]
-    """Called for each new execution."""
-    vault: Vault
-    """Seals data on disk that may be secret."""
-    outputs: OutputBudget
-    """The limit on all outputs of the machine."""
-
-
 class HostDevbox:
-    """The host's state of one devbox."""
+    """The host's state of one devbox.
+
+    The vault seals data on disk that may be secret, and `outputs` limits all outputs of the machine. `spawn`
+    runs something in the background, `on_start` is called for each new execution, and `on_end` for a
+    completed one with the devbox's id and its own.
+    """
 
     def __init__(
-        self, entry: DevboxEntry, spec: DevboxSpec, ties: DevboxTies, image_env: Mapping[str, str]
+        self,
+        entry: DevboxEntry,
+        spec: DevboxSpec,
+        image_env: Mapping[str, str],
+        driver: Driver,
+        vault: Vault,
+        outputs: OutputBudget,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        on_start: Callable[[], None],
+        on_end: Callable[[str, str], None],
     ) -> None:
         self.entry = entry
         self.spec = spec
@@ -68,14 +64,14 @@ class HostDevbox:
         folder = spec.folder / "executions"
         # A new devbox has no earlier executions to look for on disk.
         self._is_known_whole = not folder.exists()
-        self.executions = HostExecutions(folder, ties.vault)
+        self.executions = HostExecutions(folder, vault)
         self.image_env = image_env
-        self._driver = ties.driver
-        self._vault = ties.vault
-        self._outputs = ties.outputs
-        self._spawn = ties.spawn
-        self._on_end = ties.on_end
-        self._on_start = ties.on_start
+        self._driver = driver
+        self._vault = vault
+        self._outputs = outputs
+        self._spawn = spawn
+        self._on_start = on_start
+        self._on_end = on_end
         self._shells: dict[Path, Shell] = {}
         self._program: str | None = None
         self._memory_kills = 0
@@ -99,9 +95,11 @@ class HostDevbox:
         self.require_running()
         shells.check(request.command, request.argv, request.cwd)
         if request.argv is not None and request.shell_name is not None:
-            raise UsageError("a program that is run as it is has no shell: give `argv` or `shell_name`")
+            raise UsageError("`argv` runs a program without a shell: give `argv` or `shell_name`, not both")
         if request.strict and request.pty is not None:
-            raise UsageError("a command on a terminal cannot be strict: its end is not told from its output")
+            raise UsageError(
+                "a command on a terminal cannot be strict: its end cannot be told apart from its output"
+            )
         execution, is_new = self.executions.add(request)
         if not is_new:
             return execution
@@ -111,17 +109,18 @@ class HostDevbox:
             shell.queue.append(request.id)
             if shell.queue[0] != request.id:
                 return execution
-        # Not cancelled half-way: it would be unknown whether the command runs.
-        await asyncio.shield(self._hand_over(execution, shell))
-        return execution
 
-    async def _hand_over(self, execution: HostExecution, shell: Shell | None) -> None:
-        try:
-            await self._start(execution, shell)
-        except (BenchyardError, OSError):
-            self.executions.discard(execution)
-            self._leave(shell, execution.request.id)
-            raise
+        async def hand_over() -> None:
+            try:
+                await self._start(execution, shell)
+            except (BenchyardError, OSError):
+                self.executions.discard(execution)
+                self._leave(shell, execution.request.id)
+                raise
+
+        # Not cancelled half-way: it would be unknown whether the command runs.
+        await asyncio.shield(hand_over())
+        return execution
 
     def _shell(self, request: ExecRequest) -> Shell | None:
         if request.shell_name is None or request.pty is not None:

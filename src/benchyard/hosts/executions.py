@@ -130,16 +130,17 @@ class HostExecution:
         """Return the bytes of its output."""
         return sum(self.stream_bytes())
 
-    def _granted(self, limits: DevboxLimits) -> int:
-        if self.output_bytes is not None:
-            return self.output_bytes
-        return max(self.stream_bytes()) or limits.output_bytes
-
     def state(self, devbox_id: str, limits: DevboxLimits) -> ExecutionState:
         """Return the state reported to the server."""
         status = self.status
         state = "completed" if status else "running" if self.is_started else "queued"
         stdout_bytes, stderr_bytes = self.stream_bytes()
+        hint = self.hint
+        if status and not hint:
+            granted = self.output_bytes
+            if granted is None:
+                granted = max(stdout_bytes, stderr_bytes) or limits.output_bytes
+            hint = hint_from_status(status, granted)
         return ExecutionState(
             id=self.request.id,
             devbox_id=devbox_id,
@@ -153,7 +154,7 @@ class HostExecution:
             stderr_bytes=stderr_bytes,
             stdout_truncated=bool(status and status.stdout_truncated),
             stderr_truncated=bool(status and status.stderr_truncated),
-            hint=self.hint or (hint_from_status(status, self._granted(limits)) if status else None),
+            hint=hint,
             signal=status.signal if status else None,
             timed_out=bool(status and status.timed_out),
         )

@@ -33,6 +33,7 @@ from benchyard.errors import (
     UsageError,
 )
 from benchyard.hosts import state
+from benchyard.hosts.cancellation import wait_at_most
 from benchyard.hosts.devbox import HostDevbox
 from benchyard.hosts.state import DevboxEntry
 from benchyard.images.store import Image, ImageStore
@@ -70,17 +71,14 @@ def check_answer_paths(paths: Sequence[str]) -> tuple[str, ...]:
         raise UsageError(
             f"an answer has at most {_MOST_PATHS} paths, of {_MOST_CHARACTERS} characters in all"
         )
-    found: list[str] = []
-    for path in sorted({posixpath.normpath(path) for path in paths if _is_plain(path)}):
-        if not found or not path.startswith(f"{found[-1]}/"):
-            found.append(path)
-    return tuple(found)
-
-
-def _is_plain(path: str) -> bool:
-    if not path.startswith("/") or ".." in path.split("/") or not path.strip("/") or "\0" in path:
-        raise UsageError(f"{path[:200]!r} is not a path of an answer: give an absolute one, without '..'")
-    return True
+    for path in paths:
+        if not path.startswith("/") or ".." in path.split("/") or not path.strip("/") or "\0" in path:
+            raise UsageError(f"{path[:200]!r} is not a path of an answer: give an absolute one, without '..'")
+    outermost: list[str] = []
+    for path in sorted({posixpath.normpath(path) for path in paths}):
+        if not outermost or not path.startswith(f"{outermost[-1]}/"):
+            outermost.append(path)
+    return tuple(outermost)
 
 
 async def make_answer_image(
@@ -396,9 +394,7 @@ class DevboxGrading:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 while not execution.done.is_set():
                     devbox.look(name)
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
-                            await execution.done.wait()
+                    await wait_at_most(_LOOK_AGAIN_SECONDS, execution.done.wait())
         if not execution.done.is_set():
             raise StillWaiting(f"execution {name} of devbox {devbox.spec.id} was killed, but has not ended")
 
@@ -449,7 +445,7 @@ class DevboxGrading:
         try:
             return await self._driver.inside.make_folders(devbox_id, folders)
         except (DevboxError, StillWaiting) as error:
-            _log.info("folders of devbox %s are left to its shell: %s", devbox_id, error)
+            _log.info("folders of devbox %s are made by its shell instead: %s", devbox_id, error)
             return False
 
     async def files(
@@ -460,7 +456,7 @@ class DevboxGrading:
         try:
             return await self._driver.inside.files(devbox_id, folder, user, newer_than, most)
         except (DevboxError, StillWaiting) as error:
-            _log.info("files of devbox %s are left to its shell: %s", devbox_id, error)
+            _log.info("files of devbox %s are listed by its shell instead: %s", devbox_id, error)
             return None
 
     async def answer_image(

@@ -3,15 +3,17 @@
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from benchyard.devboxes.base import (
+    MOST_OPENED,
     Capability,
     Control,
     DevboxEnded,
@@ -28,7 +30,7 @@ from benchyard.devboxes.base import (
 from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound
 from benchyard.hosts import output, state
 from benchyard.hosts.cancellation import PendingWork, wait_at_most
-from benchyard.hosts.devbox import DevboxTies, HostDevbox
+from benchyard.hosts.devbox import HostDevbox
 from benchyard.hosts.grading import DevboxGrading
 from benchyard.hosts.output import OutputBudget
 from benchyard.hosts.requests import ExecRequest, ExecutionState, HostActivity, StartRequest
@@ -102,7 +104,7 @@ class HostEvents:
             self._queue.put_nowait(event)
         except asyncio.QueueFull:
             # Events are hints: a reader that is this far behind looks at the state anyway.
-            _logger.warning("an event was dropped because nobody reads them: %s", event)
+            _logger.warning("an event was dropped because its reader is too far behind: %s", event)
 
     async def next(self) -> Event:
         """Wait for the next event."""
@@ -156,6 +158,14 @@ _REMEMBERED = 256
 _LOOK_AGAIN_SECONDS = 1.0
 
 
+def kept_file(path: str, reader: str, *, program: bool = False) -> OpenFile:
+    """Return how to open a new file of root's that only the group of `reader` may read beside root."""
+    # The group of root may have members that the work has added.
+    mode = 0o600 if reader == "root" else 0o640
+    mode |= 0o110 if program else 0
+    return OpenFile(path, write=True, mode=mode, fresh=True, group_of=reader)
+
+
 class Host:
     """Driver, image store and execution files of one machine. Use as an async context manager.
 
@@ -184,9 +194,7 @@ class Host:
         self._events = HostEvents()
         self._executions_started = 0
         self._outputs = outputs or OutputBudget()
-        self._ties = DevboxTies(
-            driver, self._spawn, self._execution_ended, self._execution_started, vault, self._outputs
-        )
+        self._vault = vault
         self._defaults = DefaultImages(driver, images)
         self.doors = HostDoors(driver, self._devbox)
         self.rooms = DevboxGrading(driver, images, devbox=self._devbox, lock=self._lock, image=self._image)
@@ -251,7 +259,17 @@ class Host:
             tracing=request.tracing,
             tracing_switch=request.tracing_switch,
         )
-        devbox = self._devboxes[request.id] = HostDevbox(entry, spec, self._ties, image.env if image else {})
+        devbox = self._devboxes[request.id] = HostDevbox(
+            entry,
+            spec,
+            image_env=image.env if image else {},
+            driver=self._driver,
+            vault=self._vault,
+            outputs=self._outputs,
+            spawn=self._spawn,
+            on_start=self._execution_started,
+            on_end=lambda devbox_id, id: self._events.tell(ExecutionEnded(devbox_id, id)),
+        )
         self._ended.pop(request.id, None)
         return devbox
 
@@ -325,7 +343,7 @@ class Host:
             self._journal.write(devbox.entry)
         except OSError as error:
             # The next host looks for it once more, and does not find it.
-            _logger.warning("it is not noted that devbox %s has ended: %s", devbox.spec.id, error)
+            _logger.warning("the end of devbox %s is not recorded: %s", devbox.spec.id, error)
         await devbox.end(reason)
         self._remember(devbox.spec.id)
 
@@ -483,17 +501,29 @@ class Host:
         """Return a descriptor to write a file of the devbox, not truncated; the caller closes it."""
         return await self._open(devbox_id, OpenFile(path, "", write=True, mode=mode, truncate=False))
 
+    async def open_all(self, devbox_id: str, requests: Sequence[OpenFile]) -> list[int]:
+        """Return descriptors of files to write, for one user; the caller closes them.
+
+        If one of the files cannot be opened, none stays open; some may have been made.
+        """
+        self._devbox(devbox_id).require_running()
+        opened: list[int] = []
+        try:
+            for at in range(0, len(requests), MOST_OPENED):
+                opened += await self._driver.open_files(devbox_id, requests[at : at + MOST_OPENED])
+        except BaseException:
+            for descriptor in opened:
+                os.close(descriptor)
+            raise
+        return opened
+
     async def open_fresh(self, devbox_id: str, path: str, user: str | None = None, mode: int = 0o644) -> int:
         """Return a descriptor to write a new file in the place of any of that name; the caller closes it."""
         return await self._open(devbox_id, OpenFile(path, user or "", write=True, mode=mode, fresh=True))
 
     async def open_kept(self, devbox_id: str, path: str, reader: str, *, program: bool = False) -> int:
         """Do as `open_fresh`, for a file of root's that only the group of `reader` may read beside root."""
-        # The group of root may have members that the work has added.
-        mode = 0o600 if reader == "root" else 0o640
-        mode |= 0o110 if program else 0
-        request = OpenFile(path, write=True, mode=mode, fresh=True, group_of=reader)
-        return await self._open(devbox_id, request)
+        return await self._open(devbox_id, kept_file(path, reader, program=program))
 
     async def _open(self, devbox_id: str, request: OpenFile) -> int:
         devbox = self._devbox(devbox_id)
@@ -533,9 +563,6 @@ class Host:
 
     def _execution_started(self) -> None:
         self._executions_started += 1
-
-    def _execution_ended(self, devbox_id: str, execution_id: str) -> None:
-        self._events.tell(ExecutionEnded(devbox_id, execution_id))
 
     async def _listen(self) -> None:
         async for event in self._driver.events():

@@ -104,7 +104,7 @@ class Invocation:
 def check(command: str, argv: tuple[str, ...] | None, cwd: str | None) -> None:
     """Raise UsageError for a command that cannot be run."""
     if argv is not None and (command or not argv or not argv[0]):
-        raise UsageError("a program that is run as it is needs a name in `argv`, and no `command`")
+        raise UsageError("`argv` begins with the name of a program, and excludes `command`")
     if any("\0" in text for text in (command, cwd or "", *(argv or ()))):
         raise UsageError("a command cannot hold NUL bytes; send them as standard input")
 

@@ -8,7 +8,6 @@ import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchyard.devboxes.base import DevboxLimits, HostFolder, Network
 from benchyard.devboxes.guest import processes
@@ -35,12 +34,8 @@ def check_name(name: str) -> str:
     return name
 
 
-def write_atomically(path: str, content: Any) -> None:
-    """Write a small JSON file so that no reader sees half of it, even if the writer is killed."""
-    _write_atomically(path, _ENCODER.encode(content).encode())
-
-
 def _write_atomically(path: str, data: bytes) -> None:
+    """Write a small file so that no reader sees half of it, even if the writer is killed."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(descriptor).st_size
@@ -93,14 +88,11 @@ class HostState:
             with contextlib.suppress(OSError):
                 folder.rmdir()
             if (shells := folder / "shells").is_dir():
-                self._see_to_shells(shells)
-
-    def _see_to_shells(self, shells: Path) -> None:
-        """Remove or seal the states of shells that an earlier version left in plain text."""
-        if (shells.parent / "changes").exists():
-            seal_states(shells, self._vault)
-        else:
-            shutil.rmtree(shells, ignore_errors=True)
+                # An earlier version left the states of shells in plain text.
+                if (folder / "changes").exists():
+                    seal_states(shells, self._vault)
+                else:
+                    shutil.rmtree(shells, ignore_errors=True)
 
     def folder(self, devbox_id: str) -> Path:
         """Return the folder of a devbox."""
@@ -136,20 +128,17 @@ class HostState:
             _logger.warning("the note of devbox %s cannot be read, it counts as ended", devbox_id)
             return None
         request = dict(found["request"])
-        request["env"] = self._variables(devbox_id, request["env"])
+        try:
+            request["env"] = self._vault.open_variables(request["env"])
+        except StoreError as error:
+            # The devbox lives, and its files can still be fetched.
+            _logger.error("devbox %s goes on without its variables: %s", devbox_id, error.message)
+            request["env"] = {}
         request["network"] = Network(request["network"])
         request["limits"] = DevboxLimits(**request["limits"])
         shown = request.get("mounts", ())
         request["mounts"] = tuple(HostFolder(Path(each["source"]), each["target"]) for each in shown)
         return DevboxEntry(StartRequest(**request), found["image_id"], found["should_run"])
-
-    def _variables(self, devbox_id: str, sealed: str | dict[str, str]) -> dict[str, str]:
-        try:
-            return self._vault.open_variables(sealed)
-        except StoreError as error:
-            # The devbox lives, and its files can still be fetched.
-            _logger.error("devbox %s goes on without its variables: %s", devbox_id, error.message)
-            return {}
 
     def disk(self, devbox_id: str) -> list[Path]:
         """Return all entries in a devbox's folder that are not records of its past."""

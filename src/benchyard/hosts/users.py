@@ -46,7 +46,10 @@ async def ensure_user(driver: Driver, spec: DevboxSpec, name: str, uid: int | No
     known = _row_of(rows, name)
     if _is_known(known, uid):
         return True
-    number = str(uid if uid is not None else _free(rows))
+    if uid is None:
+        taken = {int(row[2]) for row in rows if len(row) > 2 and row[2].isdigit()}
+        uid = next(number for number in range(_FIRST_UID, 65534) if number not in taken)
+    number = str(uid)
     home = known[5] if known else f"/home/{name}"
     shell = known[6] if known else "/bin/bash"
     mine = [name, "x", number, number, "", home, shell]
@@ -64,11 +67,6 @@ def _row_of(rows: list[list[str]], name: str) -> list[str] | None:
 
 def _is_known(row: list[str] | None, uid: int | None) -> bool:
     return row is not None and (uid is None or row[2] == str(uid))
-
-
-def _free(rows: list[list[str]]) -> int:
-    taken = {int(row[2]) for row in rows if len(row) > 2 and row[2].isdigit()}
-    return next(uid for uid in range(_FIRST_UID, 65534) if uid not in taken)
 
 
 async def _rows(driver: Driver, devbox_id: str, path: str) -> list[list[str]]:

@@ -81,8 +81,8 @@ def check_id(image_id: str) -> None:
         raise UsageError(f"{image_id[:200]!r} cannot be an image's id: use letters, digits, _ and -")
 
 
-def write_record(folder: Path, image: Image) -> None:
-    """Write the image's record atomically, also in case of a power cut."""
+def write_record(folder: Path, image: Image, *, lasts: bool = True) -> None:
+    """Write the image's record atomically, also in case of a power cut, which it survives if it `lasts`."""
     path = folder / f"{image.id}.json"
     partial = folder / f".{image.id}.partial"
     with partial.open("w") as file:
@@ -90,6 +90,8 @@ def write_record(folder: Path, image: Image) -> None:
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
+    if not lasts:
+        return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

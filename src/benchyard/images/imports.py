@@ -49,7 +49,7 @@ def check_kind(source: Path) -> None:
         if not (is_layout(source) or is_root_filesystem(source)):
             raise ImageError(f"{source} holds no image: {_EXPECTED}")
     elif not source.is_file():
-        raise ImageError(f"{source} is no file or folder: {_EXPECTED}")
+        raise ImageError(f"{source} is neither a file nor a folder: {_EXPECTED}")
 
 
 class ImageImporter:

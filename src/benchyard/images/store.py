@@ -165,7 +165,7 @@ class ImageStore:
 
     async def check_source(self, source: Path) -> None:
         """Raise ImageError for a path that can be seen to contain no image without reading it completely."""
-        if source.is_dir() and _lies_in(self._folder, source):
+        if source.is_dir() and self._folder.resolve().is_relative_to(source.resolve()):
             raise ImageError(f"{source} holds the image store itself: import a folder that does not")
         await asyncio.to_thread(check_kind, source)
 
@@ -274,7 +274,7 @@ class ImageStore:
             raise NotFound(f"there is no image {image_id[:200]!r}: see `benchyard image list`")
         if image_id == HOST_IMAGE:
             raise Conflict("the default image cannot be removed")
-        await asyncio.to_thread((self._records / f"{image_id}.json").unlink, missing_ok=True)
+        (self._records / f"{image_id}.json").unlink(missing_ok=True)
         await self._sweep(self._drop(image_id))
 
     def hold(self, image: Image, holder: str) -> None:
@@ -314,6 +314,12 @@ class ImageStore:
         images, _ = read_records(self._holds, f"{holder}.json")
         return images[0] if images else None
 
+    async def _all_held(self) -> tuple[Iterable[Image], bool]:
+        """Return the images that holders keep, and whether all of them are known."""
+        if self._holders <= self._held.keys():
+            return tuple(self._held.values()), True
+        return await asyncio.to_thread(read_records, self._holds)
+
     async def release(self, holder: str) -> None:
         """End a hold, if there is one, and remove layers that are no longer needed."""
         check_id(holder)
@@ -346,7 +352,11 @@ class ImageStore:
 
     async def _refresh_host(self) -> None:
         current = self._images.get(HOST_IMAGE)
-        if current and current.fingerprint == self._fingerprint and self._is_whole(current):
+        if (
+            current
+            and current.fingerprint == self._fingerprint
+            and all(self._layers.path(name).is_dir() for name in current.layers)
+        ):
             return
         async with self._keeping() as pins, self._layers.scratch() as scratch:
             tar = scratch / "host.tar"
@@ -354,9 +364,6 @@ class ImageStore:
             layer = await self._layers.add_tar(tar, await asyncio.to_thread(file_digest, tar), pins)
             image = Image(HOST_IMAGE, HOST_IMAGE, (layer,), host_dirs, self._fingerprint, kind="host")
             await self._register(image)
-
-    def _is_whole(self, image: Image) -> bool:
-        return all(self._layers.path(name).is_dir() for name in image.layers)
 
     @contextlib.asynccontextmanager
     async def _keeping(self) -> AsyncIterator[set[str]]:
@@ -376,6 +383,7 @@ class ImageStore:
         own = image.layers if image.parent is None else image.layers[:1]
         if image.kind not in PASSING:
             await self._layers.sync()
+        is_measured = is_measured and image.kind not in PASSING
         size = await self._layers.size(own) if is_measured else 0
         image = dataclasses.replace(image, size_bytes=size, create_time_ms=time.time_ns() // 1_000_000)
         previous = self._images.get(image.id)
@@ -386,7 +394,7 @@ class ImageStore:
         self._drop(image.id)
         self._images[image.id] = image
         try:
-            await asyncio.to_thread(write_record, self._records, image)
+            await asyncio.to_thread(write_record, self._records, image, lasts=image.kind not in PASSING)
         except OSError as error:
             self._drop(image.id)
             raise ImageError(f"the record of image {image.name!r} could not be written: {error}") from error
@@ -414,7 +422,7 @@ class ImageStore:
             loose = None if among is None else set(self._loose)
             if loose is not None and not loose:
                 return
-            held, readable = await asyncio.to_thread(read_records, self._holds)
+            held, readable = await self._all_held()
             if not (self._complete and readable):
                 return
             named = set(self._named).union(*(image.layers for image in held))
@@ -431,10 +439,6 @@ def _is_deep(image: Image) -> bool:
     """Tell whether a merge is due: at every twentieth layer, so that failing merges are seldom repeated."""
     own = image.own_layers
     return own > 1 and (own % _DEEPEST == 0 or len(image.layers) >= MOST_LAYERS)
-
-
-def _lies_in(folder: Path, outer: Path) -> bool:
-    return folder.resolve().is_relative_to(outer.resolve())
 
 
 def _on_top(parent: Image, layer: str, image_id: str, kind: str) -> Image:

@@ -86,7 +86,7 @@ def parse_condition(text: str) -> list[Condition]:
             found.append(Condition(last.key, last.operator, f"{last.value}{_OR}{part}"))
         else:
             raise UsageError(
-                f"{text[:200]!r} is no condition: write key=value, key!=value, key~=regex or key!~regex, "
+                f"{text[:200]!r} is not a condition: write key=value, key!=value, key~=regex or key!~regex, "
                 "with ` or ` between alternatives"
             )
     return found
@@ -140,7 +140,7 @@ def near_misses(
             return f"no scenario fits the filter {told[:300]}{_close(items, group[0])}"
     for glob in include:
         if not any(_fits(each, [glob]) for each in items):
-            return f"no scenario is called like --include {glob[:200]}{_close_names(items, glob)}"
+            return f"no scenario has a name that fits --include {glob[:200]}{_close_names(items, glob)}"
     told = " and ".join(_OR.join(one.text for one in group) for group in wanted)
     parts = [f"the filter {told[:300]}"] if told else []
     parts += ["--include"] if include else []
@@ -196,7 +196,7 @@ def answer(content: BinaryIO) -> dict[str, object]:
         try:
             patterns[one.value] = re.compile(one.value)
         except (re.error, OverflowError, RecursionError) as error:
-            return {"problem": f"{one.value[:200]!r} is no regular expression: {error}"}
+            return {"problem": f"{one.value[:200]!r} is not a valid regular expression: {error}"}
 
     def matches(pattern: str, text: str) -> bool:
         return patterns[pattern].search(text) is not None

@@ -150,6 +150,8 @@ class DevboxPurpose(Model):
     """The setup of its scenario's first step."""
     refuses_tracing: bool = False
     """Whether its processes are forbidden to trace each other while it is scored."""
+    is_marked_later: bool = False
+    """Whether the state of its disk is marked only once a trial's agent is set up in it."""
 
 
 class MountedAgent(Model):

@@ -1,7 +1,9 @@
 """A scenario: a problem, the devbox it is worked on in, and the way the result is graded."""
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import AliasChoices, Field, StringConstraints
@@ -72,6 +74,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r
 """The name of a thing: one line, without control characters."""
 AttachmentName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_./-]{0,99}$")]
 EnvName = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+DevboxPath = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 
 
 class InputContext(Model):
@@ -164,52 +167,142 @@ class ValidatedIsolation(Model):
     """Stricter isolations -> why they are ruled out."""
 
 
-class ScoringRules(Model):
-    """The scoring of a scenario beyond the wire of the original (extensions).
+@dataclass(frozen=True)
+class FieldNote:
+    """Facts about an optional field of a scenario that its type does not tell."""
 
-    Each rule may also be given as metadata, which every client can set: `engine/scenarios/scoring_rules.py`.
+    default: Any = None
+    """The value that leaving it out means, which is also sent to clear it."""
+    is_original: bool = False
+    """Whether the original's wire has it; the others, called rules, may also be given as metadata."""
+    metadata_key: str | None = None
+    """The key of a rule in metadata; by default, its name after `benchyard.`."""
+    is_graded: bool = True
+    """Whether it affects how the reference is graded."""
+    folder: str | None = None
+    """For a field that `scenario.yaml` has in another form, or not at all: which form, or why not."""
+    harbor: str | None = None
+    """The same for an exported Harbor task."""
+
+
+class TaskOptions(Model):
+    """Optional fields in the same form on the wire, in `scenario.yaml` and in `[metadata.benchyard]`.
+
+    The class that a field is declared in says where it is found, and its note what else there is to know.
     """
 
-    scoring_isolation: IsolationChoice | None = None
-    """The author's choice; None and `auto` mean the result of validation, or `clean` before there is one."""
-    validated_isolation: ValidatedIsolation | None = None
+    validated_isolation: Annotated[ValidatedIsolation | None, FieldNote(is_graded=False)] = None
     """The result of validation. If the author chose `clean`, a score that the work alone does not get in a
     stricter isolation is suspect."""
-    answer_paths: list[Annotated[str, StringConstraints(min_length=1, max_length=4096)]] | None = Field(
+    answer_paths: Annotated[list[DevboxPath] | None, FieldNote(default=[])] = Field(
         default=None, max_length=100
     )
     """For `answer`: paths taken over from the devbox, absolute or below the working directory. For
     `system`: paths of work beside the working directory and the home."""
-    answer_excludes: list[Annotated[str, StringConstraints(min_length=1, max_length=4096)]] | None = Field(
+    answer_excludes: Annotated[list[DevboxPath] | None, FieldNote(default=[])] = Field(
         default=None, max_length=100
     )
     """Paths below the answer paths that are not taken over, and stay as they were."""
-    scoring_blueprint_id: ShortText | None = None
-    """For `answer`: the blueprint or image that scorers grade in, in place of the devbox's own."""
-    attachments: dict[AttachmentName, ShortText] | None = Field(default=None, max_length=MAX_STEPS + 20)
-    """Name -> id of a stored object, an archive of files for scorers and the reference output."""
-    collect_commands: list[CollectCommand] | None = Field(default=None, max_length=20)
-    """Commands that run in the devbox when the work is over, before the work to grade is taken."""
-    nop_score: WireFloat | None = Field(default=None, ge=0, le=1)
+    nop_score: Annotated[WireFloat | None, FieldNote(default=0.0)] = Field(default=None, ge=0, le=1)
     """The expected score without any work; 0 by default."""
-    scoring_network: ShortText | None = None
-    """The network of scorers: `none`, `host`, or a network policy by id or name."""
-    scoring_secrets: dict[str, str] | None = None
+    scoring_secrets: Annotated[dict[str, str] | None, FieldNote(default={})] = None
     """Environment variable -> name of a secret for scorers."""
-    scoring_tracing: WireBool | None = None
+    scoring_tracing: Annotated[WireBool | None, FieldNote(default=False)] = None
     """Whether processes of a room may trace each other, as debuggers and leak checkers do; by default not."""
-    agent_network_policy: ShortText | None = None
-    """The network policy, by id or name, after setup; during setup, the devbox's own policy applies."""
-    agent_timeout_sec: WireFloat | None = Field(default=None, gt=0, le=AGENT_SECONDS_MAX)
+    required_secret_names: Annotated[list[EnvName] | None, FieldNote(default=[], is_original=True)] = None
+    """Names of secrets that a run needs for its devbox."""
+    scorer_timeout_sec: Annotated[
+        WireInt | None,
+        FieldNote(default=SCORER_SECONDS_DEFAULT, is_original=True, harbor="`timeout_sec` of `[verifier]`"),
+    ] = Field(default=None, gt=0, le=SCORER_SECONDS_MAX)
+    """The time of each scorer."""
+    agent_timeout_sec: Annotated[
+        WireFloat | None, FieldNote(is_graded=False, harbor="`timeout_sec` of `[agent]`")
+    ] = Field(default=None, gt=0, le=AGENT_SECONDS_MAX)
     """The agent's time in a job, unless the job gives it less."""
-    tries: WireInt | None = Field(default=None, ge=1, le=MAX_TRIES)
+    tries: Annotated[WireInt | None, FieldNote(default=1, is_graded=False)] = Field(
+        default=None, ge=1, le=MAX_TRIES
+    )
     """Number of tries of an agent: each is scored, and the scorers' messages are passed to the next."""
-    retry_prompt: LongText | None = None
+    retry_prompt: Annotated[LongText | None, FieldNote(default="", is_graded=False)] = None
     """The prompt of a further try; `{output}` in it stands for the scorers' messages."""
-    steps: list[Step] | None = Field(default=None, max_length=MAX_STEPS)
-    """Tasks that are worked on in order, each scored before the next."""
-    reward_strategy: RewardStrategy | None = None
+
+
+class FolderOptions(TaskOptions):
+    """Optional fields in the same form on the wire and in `scenario.yaml`."""
+
+    scoring_network: Annotated[
+        ShortText | None, FieldNote(default="none", harbor="`network_mode` of `[verifier]`")
+    ] = None
+    """The network of scorers: `none`, `host`, or a network policy by id or name."""
+    agent_network_policy: Annotated[
+        ShortText | None, FieldNote(default="", is_graded=False, harbor="`network_mode` of `[agent]`")
+    ] = None
+    """The network policy, by id or name, after setup; during setup, the devbox's own policy applies."""
+    collect_commands: Annotated[
+        list[CollectCommand] | None, FieldNote(default=[], harbor="`collect` of `[verifier]`")
+    ] = Field(default=None, max_length=20)
+    """Commands that run in the devbox when the work is over, before the work to grade is taken."""
+    validation_type: Annotated[
+        ValidationType | None,
+        FieldNote(default="UNSPECIFIED", is_original=True, harbor="`solution/`, which is made as it says"),
+    ] = None
+    """What the reference output is: with `REVERSE` a diff that takes the solution away, with `EVALUATION` the
+    expected text."""
+    required_environment_variables: Annotated[
+        list[EnvName] | None,
+        FieldNote(default=[], is_original=True, harbor="`env` of `[environment]`, as `${NAME}`"),
+    ] = None
+    """Names of variables that a run must set."""
+    reward_strategy: Annotated[
+        RewardStrategy | None,
+        FieldNote(default="mean", is_graded=False, harbor="`multi_step_reward_strategy`"),
+    ] = None
     """The score of the steps together; the mean by default."""
+
+
+class ScenarioOptions(FolderOptions):
+    """Optional fields on the wire: of the body of a create call, of an update, of records and views."""
+
+    scoring_isolation: Annotated[
+        IsolationChoice | None,
+        FieldNote(
+            default="auto",
+            metadata_key="benchyard.scoring",
+            is_graded=False,
+            folder="`isolation`",
+            harbor="`isolation` of `[metadata.benchyard]`",
+        ),
+    ] = None
+    """The author's choice; None and `auto` mean the result of validation, or `clean` before there is one."""
+    scoring_blueprint_id: Annotated[
+        ShortText | None,
+        FieldNote(
+            default="",
+            folder="left out: the id of an image that a Harbor task describes",
+            harbor="the Dockerfile in `tests/`",
+        ),
+    ] = None
+    """For `answer`: the blueprint or image that scorers grade in, in place of the devbox's own."""
+    attachments: Annotated[
+        dict[AttachmentName, ShortText] | None,
+        FieldNote(
+            default={},
+            folder="left out: ids of archives; a folder names its files where they are used",
+            harbor="the files of `tests/` and `solution/`",
+        ),
+    ] = Field(default=None, max_length=MAX_STEPS + 20)
+    """Name -> id of a stored object, an archive of files for scorers and the reference output."""
+    reference_output: Annotated[
+        LongText | None,
+        FieldNote(default="", is_original=True, folder="a file called `reference`", harbor="`solution/`"),
+    ] = None
+    """The solution: a diff, a script, or the text of an answer."""
+    steps: Annotated[
+        list[Step] | None,
+        FieldNote(folder="`steps` with files below it", harbor="`steps` with files below it"),
+    ] = Field(default=None, max_length=MAX_STEPS)
+    """Tasks that are worked on in order, each scored before the next."""
 
     @property
     def n_rounds(self) -> int:
@@ -257,37 +350,26 @@ class ScoringRules(Model):
         return self.isolation in ("answer", "system") or self.stricter_isolation is not None
 
 
-RULES_IN_METADATA = {
-    "benchyard.scoring": "scoring_isolation",
-    "benchyard.validated_isolation": "validated_isolation",
-    "benchyard.answer_paths": "answer_paths",
-    "benchyard.answer_excludes": "answer_excludes",
-    "benchyard.scoring_blueprint_id": "scoring_blueprint_id",
-    "benchyard.attachments": "attachments",
-    "benchyard.collect_commands": "collect_commands",
-    "benchyard.nop_score": "nop_score",
-    "benchyard.scoring_network": "scoring_network",
-    "benchyard.scoring_secrets": "scoring_secrets",
-    "benchyard.scoring_tracing": "scoring_tracing",
-    "benchyard.agent_network_policy": "agent_network_policy",
-    "benchyard.agent_timeout_sec": "agent_timeout_sec",
-    "benchyard.tries": "tries",
-    "benchyard.retry_prompt": "retry_prompt",
-    "benchyard.steps": "steps",
-    "benchyard.reward_strategy": "reward_strategy",
-}
+def _notes() -> Iterator[tuple[str, FieldNote]]:
+    for name, field in ScenarioOptions.model_fields.items():
+        yield name, next(each for each in field.metadata if isinstance(each, FieldNote))
+
+
+NOTES: Mapping[str, FieldNote] = dict(_notes())
+"""The note of each optional field."""
+RULES = tuple(name for name, note in NOTES.items() if not note.is_original)
+"""The rules: optional fields that the original's wire lacks."""
+RULES_IN_METADATA = {NOTES[name].metadata_key or f"benchyard.{name}": name for name in RULES}
 """Metadata key -> the rule it sets, for clients that cannot send the field."""
-
-
 _NOT_GRADED = {
     *("id", "create_time_ms", "request_hash", "revision", "status", "is_public"),
-    *("name", "metadata", "input_context", "scoring_isolation", "validated_isolation"),
-    *("agent_timeout_sec", "agent_network_policy", "tries", "retry_prompt", "reward_strategy"),
+    *("name", "metadata", "input_context"),
+    *(name for name, note in NOTES.items() if not note.is_graded),
 }
 """Fields that do not affect how the reference is graded, or only choose the isolation."""
 
 
-class ScenarioRequest(ScoringRules):
+class ScenarioRequest(ScenarioOptions):
     """The body of a create call."""
 
     name: Name
@@ -297,14 +379,9 @@ class ScenarioRequest(ScoringRules):
         default=None, validation_alias=AliasChoices("environment_parameters", "environment")
     )
     metadata: Metadata | None = None
-    reference_output: LongText | None = None
-    required_environment_variables: list[EnvName] | None = None
-    required_secret_names: list[EnvName] | None = None
-    scorer_timeout_sec: WireInt | None = Field(default=None, gt=0, le=SCORER_SECONDS_MAX)
-    validation_type: ValidationType | None = None
 
 
-class ScenarioChange(ScoringRules):
+class ScenarioChange(ScenarioOptions):
     """The body of an update: None leaves a field as it is, an empty value clears it."""
 
     name: Name | None = None
@@ -314,14 +391,9 @@ class ScenarioChange(ScoringRules):
         default=None, validation_alias=AliasChoices("environment_parameters", "environment")
     )
     metadata: Metadata | None = None
-    reference_output: LongText | None = None
-    required_environment_variables: list[EnvName] | None = None
-    required_secret_names: list[EnvName] | None = None
-    scorer_timeout_sec: WireInt | None = Field(default=None, gt=0, le=SCORER_SECONDS_MAX)
-    validation_type: ValidationType | None = None
 
 
-class Scenario(Record, ScoringRules):
+class Scenario(Record, ScenarioOptions):
     """A scenario as it is stored."""
 
     name: str
@@ -330,11 +402,6 @@ class Scenario(Record, ScoringRules):
     scoring_contract: ScoringContract
     environment: ScenarioEnvironment | None = None
     metadata: dict[str, str] = Field(default_factory=dict)
-    reference_output: str | None = None
-    required_environment_variables: list[str] | None = None
-    required_secret_names: list[str] | None = None
-    scorer_timeout_sec: int | None = None
-    validation_type: ValidationType | None = None
     is_public: bool = False
     revision: int = 1
     """Increases with every change of the definition."""
@@ -356,7 +423,9 @@ class Scenario(Record, ScoringRules):
     @property
     def graded_digest(self) -> str:
         """Return a digest that differs between scenarios whose reference may behave or score differently."""
-        return hashlib.sha256(self.model_dump_json(exclude=_NOT_GRADED).encode()).hexdigest()
+        graded = self.model_dump(mode="json", exclude=_NOT_GRADED, exclude_none=True)
+        # Reports are kept under it: neither the order of fields nor new ones that are not set may change it.
+        return hashlib.sha256(json.dumps(graded, sort_keys=True).encode()).hexdigest()
 
     def frozen(self) -> "Scenario":
         """Return a copy for storage, under the id of the revision."""
@@ -372,7 +441,7 @@ def revision_id(scenario_id: str, revision: int) -> str:
     return f"{scenario_id}@{revision}"
 
 
-class ScenarioView(ScoringRules):
+class ScenarioView(ScenarioOptions):
     """A scenario as the wire shows it."""
 
     id: str
@@ -383,11 +452,6 @@ class ScenarioView(ScoringRules):
     environment: ScenarioEnvironment | None = None
     metadata: dict[str, str]
     is_public: bool = False
-    reference_output: str | None = None
-    required_environment_variables: list[str] | None = None
-    required_secret_names: list[str] | None = None
-    scorer_timeout_sec: int | None = None
-    validation_type: ValidationType | None = None
     revision: int = 1
     create_time_ms: int
 

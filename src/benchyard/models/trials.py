@@ -212,6 +212,16 @@ class Trial(Record):
         """Return its duration without its wait at the beginning."""
         return None if self.duration_ms is None else max(0, self.duration_ms - self.preparing_ms)
 
+    def never_begun(self, time_ms: int) -> "Trial":
+        """Return the trial as it is shown after the end of its job, if it was still waiting then."""
+        reason = FailureReason(
+            exception_type="NeverBegun",
+            exception_message="the job ended before this trial began",
+            kind="cancelled",
+        )
+        end = max(self.start_time_ms or 0, time_ms)
+        return self.model_copy(update={"state": TrialState.CANCELED, "failure": reason, "end_time_ms": end})
+
     def view(self) -> "TrialView":
         """Return the trial as the wire shows it."""
         return TrialView.model_validate(self, from_attributes=True)

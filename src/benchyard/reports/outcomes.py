@@ -18,7 +18,8 @@ from benchyard.models.jobs import (
     ScenarioOutcome,
 )
 from benchyard.models.trials import NEARLY_PASSED, OutcomeState, SuspectRule, Trial, TrialState
-from benchyard.reports.statistics import estimate, pass_at_k
+from benchyard.reports.statistics.attempts import pass_at_k
+from benchyard.reports.statistics.means import estimate
 from benchyard.reports.times import job_times, working_ms
 
 _WORDS: dict[TrialState, OutcomeState] = {

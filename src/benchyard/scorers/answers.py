@@ -32,9 +32,6 @@ class Grader(Protocol):
     def check(self, expected: Mapping[str, Any]) -> None:
         """Raise ValueError unless `expected` has what `grade` needs."""
 
-    def text_of(self, content: bytes) -> str:
-        """Return the text of an answer's file; empty if it holds none."""
-
 
 class AnswerConfig(Model):
     """Fields of these scorers: the answer's file, and the expected values in the form of their grader."""
@@ -79,6 +76,18 @@ class GradedAnswer(Scorer[AnswerConfig]):
             GRADE, content or b"", {"grader": name, "expected": self.config.expected}
         )
         return Verdict(rewards[self._grader.MAIN], f"{said}\n{json.dumps(rewards)}\n", rewards=rewards)
+
+
+def class_of(module: Grader) -> type[GradedAnswer]:
+    """Return the scorer of a module of `graders`."""
+
+    class Config(AnswerConfig):
+        """Fields of the scorer; the module defines `expected`."""
+
+        grader: ClassVar[Grader] = module
+
+    scorer: type[GradedAnswer] = type("GradedAnswer", (GradedAnswer,), {"Config": Config})
+    return scorer
 
 
 def _is_large(expected: Mapping[str, Any]) -> bool:

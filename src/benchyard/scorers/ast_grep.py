@@ -49,7 +49,7 @@ class AstGrepScorer(Scorer[AstGrepConfig]):
 
     async def score(self, room: Room) -> Verdict:
         if self._kit is None:
-            raise ScorerFailed("the ast-grep of this scorer was not made ready")
+            raise ScorerFailed("the ast-grep of this scorer was not prepared")
         config = await room.keep("sgconfig.yml", _CONFIG)
         variables = await base.scorer_environment(room, self.context)
         options = [f"--config={config}", f"--pattern={self.config.pattern}", "--color=never"]

@@ -253,7 +253,7 @@ def _params(value: dict[str, Any]) -> dict[str, Any]:
     try:
         is_small = context_texts.is_at_most(value, MOST_PARAMS_BYTES)
     except (ValueError, RecursionError) as error:
-        raise PydanticCustomError("not_json", "must be what JSON can say, and not nested deeply") from error
+        raise PydanticCustomError("not_json", "must be valid JSON values, and not nested deeply") from error
     if not is_small:
         raise PydanticCustomError("too_large", "must be at most 64 KiB of JSON")
     return value
@@ -297,6 +297,6 @@ async def scorer_environment(
             made = await context.call(_TEXTS, given, limits=_LIMITS)
             shown, content = context_texts.split(made)
     except (ValueError, WorkerFailed) as error:
-        raise ScorerFailed(f"the facts of this run cannot be told to a scorer: {error}") from error
+        raise ScorerFailed(f"the facts of this run cannot be passed to a scorer: {error}") from error
     path = await room.keep("context.json", content)
     return {**_SHUTS_OUT, **dict.fromkeys(VARIABLES, shown), FILE_VARIABLE: path}

@@ -203,7 +203,7 @@ class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
 
     async def score(self, room: Room) -> Verdict:
         if self._python is None:
-            raise ScorerFailed("the Python of this scorer was not made ready")
+            raise ScorerFailed("the Python of this scorer was not prepared")
         content = await room.fetch(self.config.answer, bigcodebench_job.MOST_ANSWER_BYTES)
         if content is None:
             return Verdict(0.0, f"there is no {self.config.answer}", self._facts)

@@ -6,11 +6,13 @@ import pkgutil
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from benchyard.models.scoring.attachments import PackedFile
 from benchyard.models.scoring.exports import Attachments, PythonNeeds, ScorerExport
 from benchyard.scorers import bigcodebench, graders, polyglot, swe_bench, swe_bench_pro
+from benchyard.scorers.standalone import answer_file
 
 _SUFFIX = "_scorer"
 _EXPORTS: Mapping[str, Callable[[Mapping[str, Any], Attachments, float], ScorerExport]] = {
@@ -38,6 +40,13 @@ def export(scorer: Mapping[str, Any], attachments: Attachments, seconds: float) 
     return _export_grader(type.removesuffix(_SUFFIX), scorer)
 
 
+def grading_program(grader: ModuleType) -> bytes:
+    """Return a program of one file that grades an answer's file by a module of `graders`."""
+    sources = [Path(str(each.__file__)).read_text() for each in (grader, answer_file)]
+    end = 'if __name__ == "__main__":\n    sys.exit(main(sys.argv[1:], grade, MOST_BYTES))\n'
+    return "\n\n".join([*sources, end]).encode()
+
+
 def _graded_types() -> list[str]:
     return [f"{module.name}{_SUFFIX}" for module in pkgutil.iter_modules(graders.__path__)]
 
@@ -48,7 +57,7 @@ def _export_grader(name: str, scorer: Mapping[str, Any]) -> ScorerExport:
     answer = shlex.quote(str(scorer["path"]))
     expected = json.dumps(scorer["expected"], ensure_ascii=False)
     files = {
-        "grade.py": PackedFile(Path(str(grader.__file__)).read_bytes()),
+        "grade.py": PackedFile(grading_program(grader)),
         "expected.json": PackedFile(expected.encode()),
     }
     script = (

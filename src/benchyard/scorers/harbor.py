@@ -37,7 +37,7 @@ def parse_rewards(as_json: bytes | None, as_text: bytes | None) -> dict[str, flo
     try:
         return {USUAL: _finite(float(text), "reward.txt")}
     except ValueError as error:
-        raise ScorerFailed(f"reward.txt is {text[:_SHOWN]!r}, which is no number") from error
+        raise ScorerFailed(f"reward.txt is {text[:_SHOWN]!r}, which is not a number") from error
 
 
 def main_reward(rewards: dict[str, float], name: str | None = None) -> float:
@@ -55,14 +55,14 @@ def _of_json(content: bytes) -> dict[str, float]:
     try:
         found = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ScorerFailed(f"reward.json is no JSON: {error}") from error
+        raise ScorerFailed(f"reward.json is not valid JSON: {error}") from error
     if not isinstance(found, dict) or len(found) > MOST_REWARDS:
         raise ScorerFailed(f"reward.json must be an object of at most {MOST_REWARDS} names and numbers")
     rewards = {}
     for name, value in found.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ScorerFailed(
-                f"reward.json: {name[:_SHOWN]!r} is {str(value)[:_SHOWN]!r}, which is no number"
+                f"reward.json: {name[:_SHOWN]!r} is {str(value)[:_SHOWN]!r}, which is not a number"
             )
         rewards[_plain(name)] = _finite(value, "reward.json")
     return rewards
@@ -79,7 +79,7 @@ def _finite(value: float, where: str) -> float:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise ScorerFailed(f"{where} has {number}, which is no finite number")
+        raise ScorerFailed(f"{where} has {number}, which is not a finite number")
     return number
 
 

@@ -266,7 +266,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         passed = ran.exit_status == 0 and found["passed"]
         suspect = None
         if passed and not found["complete"]:
-            suspect = "the tests are told as passed, and their runner did not print that it ran them"
+            suspect = "the tests are reported as passed, and their runner did not print that it ran them"
         elif passed and self._language.list_command and tests.names:
             suspect = await self._untold(room, folder, tests)
         if skipped := found["skipped"]:
@@ -290,12 +290,12 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         """Run passed tests once more to have each listed; return a reason for suspicion, or None."""
         ran = await self._test(room, folder, self._language.list_command or "")
         if ran.timed_out:
-            return "the tests are told as passed, and did not end when they were run again to be listed"
+            return "the tests are reported as passed, and did not end when they were run again to be listed"
         told = {"pattern": _text(self._language.list_names), "names": tests.names}
         missing = await self.context.call(_UNTOLD, ran.stdout, told)
         if not missing:
             return None
-        return f"the tests are told as passed, and their runner does not tell of {', '.join(missing)[:200]}"
+        return f"the tests are reported as passed, and their runner does not list {', '.join(missing)[:200]}"
 
 
 def _text(pattern: re.Pattern[bytes] | None) -> str | None:

@@ -232,7 +232,9 @@ async def _install(folder: Path, cache: Path) -> None:
             process.kill()
             await process.wait()
     if process.returncode != 0:
-        raise ScorerFailed(f"jest cannot be had of the npm registry: {said.decode(errors='replace')[-1000:]}")
+        raise ScorerFailed(
+            f"jest cannot be installed from the npm registry: {said.decode(errors='replace')[-1000:]}"
+        )
 
 
 _PROGRAM = "import sys; del sys.path[0]; import pytest; sys.exit(pytest.console_main())"

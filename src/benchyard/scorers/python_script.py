@@ -77,7 +77,7 @@ class PythonScriptScorer(Scorer[PythonScriptConfig]):
 
     async def score(self, room: Room) -> Verdict:
         if self._python is None:
-            raise ScorerFailed("the Python of this scorer was not made ready")
+            raise ScorerFailed("the Python of this scorer was not prepared")
         path = await room.keep("scorer.py", self.config.python_script.encode())
         variables = await base.scorer_environment(room, self.context)
         ran = await room.run(

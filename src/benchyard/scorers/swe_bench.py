@@ -36,7 +36,6 @@ from benchyard.scorers.standalone import swebench_grader
 from benchyard.workers import foreign_files
 from benchyard.workers.workers import WorkerCall, WorkerLimits
 
-START = ">>>>> Start Test Output"
 END = ">>>>> End Test Output"
 EXIT_CODE = ">>>>> Test Exit Code"
 _GRADED = "benchyard.scorers.standalone.swebench_grader:graded"
@@ -168,7 +167,7 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
         answer.facts["tests"] = "graded" if grade.has_results else "no result"
         answer.facts["tests_exit_status"] = str(ran.exit_status)
         if not grade.has_results:
-            answer.told.append("the log has no results that can be believed")
+            answer.told.append("the log has no credible results")
         if grade.reason:
             answer.facts["environment"] = grade.reason
         verdict = answer.verdict(grade, ran)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchyard.gateway.calls import TokenUsage
-from benchyard.scripted_model.requests import fields, items, text_of, word
+from benchyard.gateway.dialects.values import fields
+from benchyard.gateway.dialects.values import text as word
+from benchyard.scripted_model.requests import items, text_of
 from benchyard.scripted_model.scripts import StepUsage
 
 LETTERS = 4

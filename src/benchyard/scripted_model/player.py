@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchyard.gateway.dialects.values import fields
+from benchyard.gateway.dialects.values import text as word
 from benchyard.scripted_model.answers import AnswerParts, ScriptedAnswer, ScriptedToolCall, make_answer
-from benchyard.scripted_model.requests import ModelRequest, OfferedTool, fields, word
+from benchyard.scripted_model.requests import ModelRequest, OfferedTool
 from benchyard.scripted_model.scripts import Script, Scripts, ScriptStep, as_scripts, squeeze
 
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"

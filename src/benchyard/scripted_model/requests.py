@@ -75,18 +75,8 @@ def items(value: Any) -> list[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
-def fields(value: Any) -> Mapping[str, Any]:
-    """Return a received object; an empty one for any other value."""
-    return value if isinstance(value, Mapping) else {}
-
-
 def text_of(content: Any, kinds: Sequence[str] = ("text", "input_text", "output_text")) -> str:
     """Return the text of a message's content: a string, or a list of parts."""
     if isinstance(content, str):
         return content
     return "\n".join(str(part.get("text", "")) for part in items(content) if part.get("type") in kinds)
-
-
-def word(value: Any) -> str:
-    """Return a received string; an empty one for any other value."""
-    return value if isinstance(value, str) else ""

@@ -133,7 +133,7 @@ class Script(FilePart):
         try:
             re.compile(self.regex or "")
         except re.error as error:
-            raise PydanticCustomError("regex", "this is no regular expression") from error
+            raise PydanticCustomError("regex", "this is not a valid regular expression") from error
         return self
 
     @property

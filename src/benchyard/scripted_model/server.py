@@ -323,7 +323,7 @@ class ScriptedModel:
             return _refused(wire, entry, 401, "this is not the key of the scripted model")
         raw, body = await _body(request)
         if body is None:
-            return _refused(wire, entry, 400, "the body is no JSON object")
+            return _refused(wire, entry, 400, "the body is not a JSON object")
         asked = wire.read(request.path, body, len(raw))
         entry.model, entry.streams, entry.results = asked.model, asked.streams, asked.results()
         entry.body = body if self.keeps_bodies else None

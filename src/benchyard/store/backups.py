@@ -58,7 +58,9 @@ def write_backup(
 ) -> Backup:
     """Write a backup of a data folder; raises NotFound, or UsageError if its database is elsewhere."""
     if not (data / "secret-key").is_file():
-        raise NotFound(f"{data} is no data folder of a server: it has no secret-key; name it with --data")
+        raise NotFound(
+            f"{data} is not the data folder of a server: it has no secret-key; name it with --data"
+        )
     if database and not (data / DATABASE).is_file():
         raise UsageError(
             f"{data} has no {DATABASE}: the server's database is elsewhere. Dump it first (`pg_dump -Fc`), "
@@ -210,7 +212,7 @@ def _unpack(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
             for member in tar:
                 content = tar.extractfile(member) if member.isreg() else None
                 if content is None or not _is_expected(member.name):
-                    raise UsageError(f"this is no backup of Benchyard: it has {member.name[:200]!r}")
+                    raise UsageError(f"this is not a backup of Benchyard: it has {member.name[:200]!r}")
                 if member.name == _MANIFEST:
                     told = json.loads(content.read(_MOST_MANIFEST_BYTES))
                     continue
@@ -231,7 +233,9 @@ def _unpack(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
     except OSError as error:
         raise from_os(error) from error
     if not isinstance(told, dict) or told.get("format") != _FORMAT:
-        raise UsageError("this is no whole backup of Benchyard: what it has in it is not told at its end")
+        raise UsageError(
+            "this is not a complete backup of Benchyard: its list of contents is missing at its end"
+        )
     try:
         return Backup(
             create_time_ms=int(str(told["create_time_ms"])),
@@ -243,7 +247,7 @@ def _unpack(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
         )
     except (KeyError, ValueError) as error:
         raise UsageError(
-            f"this is no whole backup of Benchyard: what it tells of itself lacks {error}"
+            f"this is not a complete backup of Benchyard: its description lacks {error}"
         ) from error
 
 

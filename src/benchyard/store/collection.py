@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from benchyard.store.tables import ONE
 T = TypeVar("T", bound=Record)
 
 MOST_NAME_BYTES = 2600
+_ROWS_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,7 @@ class Collection(Generic[T]):
         except IntegrityError as error:
             if "unique" not in str(error.orig).lower():
                 raise
-            raise Conflict(f"{id[:200]} cannot have the name of another", existing=True) from error
+            raise Conflict(f"{id[:200]} cannot have the same name as another", existing=True) from error
 
     async def delete(self, id: str) -> None:
         """Remove a record; raises NotFound."""
@@ -228,6 +230,17 @@ class Collection(Generic[T]):
         """Return every matching record that can be read, newest first."""
         query = self._newest(self._conditions(where))
         return await self._database.read(lambda connection: list(self._readable(connection.execute(query))))
+
+    async def write_bodies(self, where: Where, descriptor: int) -> None:
+        """Append the JSON of every matching record to a file as it is, newest first, a line each."""
+        query = self._newest(self._conditions(where))
+
+        def work(connection: Connection) -> None:
+            rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
+            with open(os.dup(descriptor), "ab") as file:  # noqa: PTH123  (a descriptor)
+                file.writelines(row.body.encode() + b"\n" for row in rows)
+
+        await self._database.read(work)
 
     async def containing(self, text: str, limit: int | None = None) -> list[T]:
         """Return every record with a text, such as an id, anywhere in its body, newest first."""

@@ -41,7 +41,7 @@ class Reserve:
             return
         with contextlib.suppress(FileNotFoundError):
             self._file.unlink()
-            _log.warning("the disk is full: what was set aside is used to end what is to end")
+            _log.warning("the disk is full: the space set aside is used to record what ends")
         self._is_held = False
 
     def _free(self) -> int:

@@ -67,6 +67,6 @@ async def json_value(content: bytes, call: WorkerCall) -> object:
         json_texts.ParsedJson.of, await call(_PARSE, content, limits=_JSON_LIMITS)
     )
     if found.reason is not None:
-        raise UsageError(f"it is no JSON: {found.reason}")
+        raise UsageError(f"it is not valid JSON: {found.reason}")
     value: object = found.value
     return value

@@ -68,6 +68,6 @@ def test_a_scenario_that_is_a_link_out_is_refused(tmp_path: Path) -> None:
         benchmark_file.read_benchmark(made)
 
 
-def test_what_is_no_benchmark_is_told(tmp_path: Path) -> None:
+def test_folder_without_a_benchmark_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="benchyard benchmark new"):
         benchmark_file.read_benchmark(tmp_path)

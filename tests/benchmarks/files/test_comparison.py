@@ -86,7 +86,7 @@ def test_rules_in_metadata_are_the_fields_they_stand_for() -> None:
     assert comparison.scenario_differences(view, request(scoring_isolation="live", metadata={"a": "b"})) == []
 
 
-def test_what_is_not_wanted_any_more_is_cleared() -> None:
+def test_dropped_fields_are_cleared() -> None:
     view = scenario(
         "true",
         metadata={"a": "b"},

@@ -78,8 +78,8 @@ def test_keys_of_toml_have_lines(place: tuple[int | str, ...], line: int) -> Non
     assert found.line(place) == line
 
 
-def test_what_is_no_toml_is_told_with_its_line() -> None:
-    with pytest.raises(UsageError, match=r"some\.file:2: this is no TOML"):
+def test_invalid_toml_is_refused_with_its_line() -> None:
+    with pytest.raises(UsageError, match=r"some\.file:2: this is not valid TOML"):
         located_values.read_toml(PATH, "a = 1\nb = \n")
     with pytest.raises(UsageError, match="nested too deeply"):
         located_values.read_toml(PATH, "a = " + "[" * 5000 + "]" * 5000)
@@ -110,8 +110,8 @@ def parts(data: Any, place: tuple[int | str, ...]) -> list[tuple[tuple[int | str
     return [(place, data), *(each for key, value in inner for each in parts(value, (*place, key)))]
 
 
-def test_what_is_no_json_is_told_with_its_line() -> None:
-    with pytest.raises(UsageError, match=r"some\.file:2: this is no JSON"):
+def test_invalid_json_is_refused_with_its_line() -> None:
+    with pytest.raises(UsageError, match=r"some\.file:2: this is not valid JSON"):
         located_values.read_json(PATH, '{\n"a" 1}')
     with pytest.raises(UsageError, match="nested too deeply"):
         located_values.read_json(PATH, "[" * 100_000)

@@ -113,7 +113,7 @@ def test_a_mistake_is_told_with_its_line(old: str, new: str, line: int, said: st
         ("a: 2024-13-45", "no YAML"),
     ],
 )
-def test_what_is_no_file_of_ours_is_refused(text: str, said: str) -> None:
+def test_invalid_scenario_file_is_refused(text: str, said: str) -> None:
     assert said in told(text)
 
 

@@ -139,7 +139,7 @@ def test_steps_have_their_own_files(tmp_path: Path) -> None:
         ("steps: [{name: x, scorer: []}]", "did you mean `scorers`"),
     ],
 )
-def test_what_is_wrong_with_rounds_is_told_with_its_line(tmp_path: Path, said: str, told: str) -> None:
+def test_invalid_rounds_are_refused_with_their_line(tmp_path: Path, said: str, told: str) -> None:
     text = yaml.safe_dump(MINIMAL) + said + "\n"
     with pytest.raises(UsageError, match=r"scenario.yaml:\d+: ") as caught:
         scenario_draft.read_scenario(folder(tmp_path / "it", text))
@@ -252,7 +252,7 @@ def test_main_files_that_are_links_out_are_refused(tmp_path: Path) -> None:
     assert "a link leads out" in refused(made)
 
 
-def test_what_is_no_file_does_not_hang(tmp_path: Path) -> None:
+def test_pipe_or_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
     made = with_scorer(tmp_path / "it", file="check.sh")
     os.mkfifo(made / "check.sh")
     assert "this is not a file" in refused(made)
@@ -315,9 +315,7 @@ def test_text_that_is_none_is_refused(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_together_is_told_with_its_line(
-    tmp_path: Path, more: dict[str, object], said: str
-) -> None:
+def test_contradiction_is_refused_with_its_line(tmp_path: Path, more: dict[str, object], said: str) -> None:
     message = refused(folder(tmp_path / "it", yaml.safe_dump({**more, **MINIMAL}, sort_keys=False)))
     assert "scenario.yaml:" in message
     assert said in message
@@ -330,7 +328,7 @@ def test_two_references_are_one_too_many(tmp_path: Path) -> None:
     assert "keep one of reference.patch and reference.sh" in refused(made)
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_folder_or_file_is_refused(tmp_path: Path) -> None:
     assert "there is no folder" in refused(tmp_path / "no")
     (tmp_path / "empty").mkdir()
     assert "benchyard scenario new" in refused(tmp_path / "empty")

@@ -171,7 +171,7 @@ def test_any_text_comes_back(
         max_leaves=8,
     )
 )
-def test_what_is_dumped_is_loaded(value: Any) -> None:
+def test_dumped_value_loads_unchanged(value: Any) -> None:
     assert yaml.safe_load(dump_yaml(value)) == value
 
 

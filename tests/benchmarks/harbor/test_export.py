@@ -99,7 +99,7 @@ def test_a_scorer_that_says_no_number_leaves_no_reward(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         found = graded(folder, [{"type": "bash_script_scorer", "bash_script": said}])
-        assert "no number from 0 to 1" in found
+        assert "not a number from 0 to 1" in found
 
 
 @pytest.mark.parametrize(
@@ -188,10 +188,10 @@ def test_every_kind_of_scorer_can_be_run_elsewhere() -> None:
     assert set(scorers.types()) == known
 
 
-def test_what_only_the_server_grades_is_refused_by_name() -> None:
+def test_scorers_of_the_server_only_are_refused_by_name() -> None:
     with pytest.raises(UsageError, match="scorer s0 is of type other_scorer, which grades on the server"):
         export.make_task(scorers_only({"type": "other_scorer"}), ExportParts())
-    with pytest.raises(UsageError, match="nobody registered the custom scorer 'gone'"):
+    with pytest.raises(UsageError, match="there is no registered custom scorer 'gone'"):
         export.make_task(scorers_only({"type": "custom_scorer", "custom_scorer_type": "gone"}), ExportParts())
 
 
@@ -222,7 +222,7 @@ def test_launch_commands_become_a_dockerfile() -> None:
             and view.environment.model_copy(update={"working_directory": "/work/$HOME"})
         }
     )
-    with pytest.raises(UsageError, match="letters that a Dockerfile takes"):
+    with pytest.raises(UsageError, match="a special meaning in a Dockerfile"):
         export.make_task(odd, ExportParts())
 
 
@@ -256,7 +256,7 @@ def odd_scenario() -> Any:
     )
 
 
-def test_what_harbor_has_no_word_for_is_kept_and_read_back(tmp_path: Path) -> None:
+def test_fields_unknown_to_harbor_survive_a_round_trip(tmp_path: Path) -> None:
     view = odd_scenario()
     phases = PhaseAccess(
         NetworkAccess("open"), NetworkAccess("allow-list", ("pypi.org", "10.0.0.0/8")), NetworkAccess("none")
@@ -371,7 +371,7 @@ def test_a_context_that_leads_out_of_itself_is_refused() -> None:
             tar.addfile(about)
         with pytest.raises(UsageError, match="out"):
             tree_of(archive.getvalue())
-    with pytest.raises(UsageError, match="no archive"):
+    with pytest.raises(UsageError, match="not an archive"):
         tree_of(b"nothing of the kind")
 
 

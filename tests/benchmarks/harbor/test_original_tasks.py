@@ -79,7 +79,7 @@ def test_every_file_comes_back(tmp_path: Path, name: str) -> None:
     assert export.overrides(view, again.request) == BenchyardTable()
 
 
-def test_what_was_found_out_since_is_told(tmp_path: Path) -> None:
+def test_later_changes_are_exported_as_overrides(tmp_path: Path) -> None:
     path = folders(tmp_path)["plain"]
     draft = read(path, tmp_path / "work")
     view = view_of(draft.request).model_copy(update={"scoring_isolation": "live", "nop_score": 0.5})

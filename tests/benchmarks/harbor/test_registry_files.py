@@ -88,7 +88,7 @@ def test_the_newest_version(versions: list[str], expected: str) -> None:
         (dataset("1", task("one"), {"name": "two"}), ":13: tasks.1.path: this is missing"),
         (dataset("1", task("one", path="../x")), "tasks.0.path: must be a path inside the folder"),
         (dataset("1", task("one", git_url="ext::sh -c id")), "tasks.0.git_url: the address"),
-        (dataset("1", task("one", git_url="--upload-pack=id")), "tasks.0.git_url: this is no address"),
+        (dataset("1", task("one", git_url="--upload-pack=id")), "tasks.0.git_url: this is not the address"),
         (dataset("1", task("one", git_commit_id="--x")), "tasks.0.git_commit_id"),
         ({"name": "x", "tasks": []}, "version: this is missing"),
         (
@@ -112,7 +112,7 @@ def test_a_registry_is_a_list(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"json:1: a list of datasets is expected"):
         read_registry(path)
     path.write_text("[\n{]")
-    with pytest.raises(UsageError, match=r"json:2: this is no JSON"):
+    with pytest.raises(UsageError, match=r"json:2: this is not valid JSON"):
         read_registry(path)
 
 
@@ -178,7 +178,7 @@ def test_the_digest_of_a_manifest_does_not_depend_on_order(tmp_path: Path) -> No
         ('name = "owner/two"\n', "", "toml:10: tasks.0.name: this is missing"),
         ("[dataset]", 'schema_version = "2.0"\n[dataset]', "toml:2: schema_version '2.0' is not known"),
         ('version = "1.0"', "version = 1.0", "toml:4: dataset.version: Input should be a valid string"),
-        ("[metadata]", "[metadata", "toml:25: this is no TOML"),
+        ("[metadata]", "[metadata", "toml:25: this is not valid TOML"),
     ],
 )
 def test_a_mistake_in_a_manifest_has_key_and_line(tmp_path: Path, old: str, new: str, said: str) -> None:

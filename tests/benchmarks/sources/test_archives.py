@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from benchyard.benchmarks.sources import local_copies
-from benchyard.benchmarks.sources.base import GitTree
 from benchyard.benchmarks.sources.local_copies import unpack
 from benchyard.errors import DatasetError, TooLarge
 
@@ -52,7 +51,7 @@ def test_an_archive_becomes_a_folder(tmp_path: Path, name: str, mode: str) -> No
     assert (folder / "tasks/two/file").stat().st_mode & 0o7777 == 0o755
 
 
-def test_what_is_no_archive_is_what_it_is(tmp_path: Path) -> None:
+def test_plain_folder_or_file_is_taken_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").touch()
     assert unpack(tmp_path, tmp_path / "work") == tmp_path
     assert unpack(tmp_path / "a.jsonl", tmp_path / "work") == tmp_path / "a.jsonl"
@@ -62,8 +61,8 @@ def test_what_is_no_archive_is_what_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("members", "said"),
     [
-        ([("../out", tarfile.REGTYPE, b"x")], "no path inside"),
-        ([("/tmp/out", tarfile.REGTYPE, b"x")], "no path inside"),
+        ([("../out", tarfile.REGTYPE, b"x")], "not a path inside"),
+        ([("/tmp/out", tarfile.REGTYPE, b"x")], "not a path inside"),
         ([("link", tarfile.SYMTYPE, "/etc/passwd")], "leads out"),
         ([("a/link", tarfile.SYMTYPE, "../../out")], "leads out"),
         ([("a/up", tarfile.SYMTYPE, ".."), ("out", tarfile.SYMTYPE, "a/up/../..")], "leads out"),
@@ -71,14 +70,14 @@ def test_what_is_no_archive_is_what_it_is(tmp_path: Path) -> None:
             [("a/b/up", tarfile.SYMTYPE, "../.."), ("a/b/up/out", tarfile.SYMTYPE, "../../../out")],
             "below another link",
         ),
-        ([("hard", tarfile.LNKTYPE, "../../etc/passwd")], "no path inside"),
+        ([("hard", tarfile.LNKTYPE, "../../etc/passwd")], "not a path inside"),
         ([("hard", tarfile.LNKTYPE, "lost")], "No such file"),
         ([("pipe", tarfile.FIFOTYPE, b"")], "neither a file nor a folder"),
         ([("twice", tarfile.REGTYPE, b"x"), ("twice", tarfile.REGTYPE, b"y")], "File exists"),
         ([("d", tarfile.SYMTYPE, "other"), ("d/x", tarfile.REGTYPE, b"x")], "File exists"),
     ],
 )
-def test_what_would_lead_out_is_refused(tmp_path: Path, members: list[Member], said: str) -> None:
+def test_member_that_leads_out_is_refused(tmp_path: Path, members: list[Member], said: str) -> None:
     given = tar(tmp_path / "a.tar", *members, mode="w")
     with pytest.raises(DatasetError, match=said):
         unpack(given, tmp_path / "in/work")
@@ -100,13 +99,6 @@ def test_there_is_a_largest_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(local_copies, "MOST_BYTES", 10)
     with pytest.raises(TooLarge):
         unpack(tar(tmp_path / "a.tgz", ("file", tarfile.REGTYPE, b"x" * 11)), tmp_path / "work")
-
-
-def test_the_one_folder_of_an_archive_may_be_the_tree(tmp_path: Path) -> None:
-    given = tar(tmp_path / "a.tgz", ("name-main/tasks/one/task.toml", tarfile.REGTYPE, b"x"))
-    source = GitTree("https://host/owner/name", "a" * 40, ("tasks",))
-    folder = unpack(given, tmp_path / "work")
-    assert local_copies.tree_in_copy(source, folder) == folder / "name-main"
 
 
 def test_a_folder_with_nothing_but_an_archive_is_that_archive(tmp_path: Path) -> None:

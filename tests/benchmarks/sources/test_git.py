@@ -104,7 +104,7 @@ def test_a_branch_is_remembered_for_when_nobody_answers(tmp_path: Path, reposito
 @pytest.mark.parametrize(
     ("ref", "which"), [("", "second"), ("@main", "second"), ("@v1", "first"), ("@side/way", "first")]
 )
-def test_what_people_give_becomes_a_commit(repository: Repository, ref: str, which: str) -> None:
+def test_branch_or_tag_resolves_to_a_commit(repository: Repository, ref: str, which: str) -> None:
     found = git.resolve_tree(repository.url + ref)
     assert (found.url, found.revision) == (repository.url, getattr(repository, which))
 
@@ -113,7 +113,7 @@ def test_a_commit_is_taken_as_it_is(repository: Repository) -> None:
     assert git.resolve_tree(f"{repository.url}@{'a' * 40}").revision == "a" * 40
 
 
-def test_what_is_not_there_is_told(tmp_path: Path, repository: Repository) -> None:
+def test_missing_ref_commit_or_path_is_refused(tmp_path: Path, repository: Repository) -> None:
     with pytest.raises(UsageError, match="no branch or tag 'lost'"):
         git.resolve_tree(f"{repository.url}@lost")
     with pytest.raises(DatasetError, match=f"has no commit {'a' * 40}"):
@@ -151,7 +151,7 @@ def test_submodules_are_left_out(tmp_path: Path, repository: Repository) -> None
     assert list((folder / "inner").iterdir()) == []
 
 
-def test_what_takes_too_much_is_ended(tmp_path: Path, repository: Repository) -> None:
+def test_fetch_over_its_limits_is_ended(tmp_path: Path, repository: Repository) -> None:
     with pytest.raises(DatasetError, match="did not end in 0 seconds"):
         git.fetch(
             GitTree(repository.url, repository.first), tmp_path, SilentProgress(), FetchLimits(seconds=0.0)

@@ -20,7 +20,7 @@ from benchyard.errors import UsageError
         ("ssh://git:word@host/owner/name", "ssh://host/owner/name"),
     ],
 )
-def test_what_is_taken_and_shown(url: str, shown: str) -> None:
+def test_accepted_urls_are_shown_without_secrets(url: str, shown: str) -> None:
     found = parse_url(url)
     assert found.shown == shown
     assert (found.secret == url) == ("word" in url)
@@ -55,7 +55,7 @@ def test_what_is_taken_and_shown(url: str, shown: str) -> None:
         "name",
     ],
 )
-def test_what_is_refused(url: str) -> None:
+def test_unsafe_urls_are_refused(url: str) -> None:
     with pytest.raises(UsageError):
         parse_url(url)
 

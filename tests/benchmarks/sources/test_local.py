@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchyard.benchmarks.sources import local_copies
-from benchyard.benchmarks.sources.base import GitTree, HubDataset, SourceFile
+from benchyard.benchmarks.sources.base import HubDataset, SourceFile
 from benchyard.errors import DatasetError
 
 ONE = HubDataset("owner/set", "a" * 40, (SourceFile("data/test-00000-of-00001.parquet"),))
@@ -56,7 +56,7 @@ def test_of_several_candidates_none_is_guessed(tmp_path: Path) -> None:
         local_copies.files_in_copy(ONE, copy(tmp_path, "a.jsonl", "b.jsonl"))
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"lacks tasks\.jsonl; of data there is: papers\.jsonl"):
         local_copies.files_in_copy(TWO, copy(tmp_path, "papers.jsonl"))
     with pytest.raises(DatasetError, match="no data file in it"):
@@ -74,13 +74,3 @@ def test_a_copy_is_official_by_its_checksum(tmp_path: Path) -> None:
     ):
         source = HubDataset("owner/set", "a" * 40, (SourceFile("rows.jsonl", digest),))
         assert local_copies.is_official(source, local_copies.files_in_copy(source, tmp_path)) is official
-
-
-def test_a_tree_needs_what_its_source_names(tmp_path: Path) -> None:
-    source = GitTree("https://host/owner/name", "a" * 40, ("tasks",))
-    with pytest.raises(DatasetError, match="lacks tasks"):
-        local_copies.tree_in_copy(source, tmp_path)
-    (tmp_path / "tasks").mkdir()
-    assert local_copies.tree_in_copy(source, tmp_path) == tmp_path
-    with pytest.raises(DatasetError, match="no folder"):
-        local_copies.tree_in_copy(source, tmp_path / "lost")

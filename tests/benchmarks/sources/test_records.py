@@ -105,12 +105,12 @@ BROKEN = [
         b'{"a": 1}\n\n{"a": 2}\n{"a"',
         "a.jsonl:4: half-downloaded: the file ends in the middle of row 3",
     ),
-    ("a.jsonl", b'{"a": 1}\n{"a"\n{"a": 3}\n', "a.jsonl:2: this is no JSON"),
+    ("a.jsonl", b'{"a": 1}\n{"a"\n{"a": 3}\n', "a.jsonl:2: this is not valid JSON"),
     ("a.jsonl", b"[1]\n", "a.jsonl:1: a row must be an object, and this is list"),
-    ("a.jsonl", b'{"a": "\xff"}\n', "a.jsonl:1: this is no JSON"),
-    ("a.jsonl", b'{"a": ' + b"9" * 5000 + b"}\n", "a.jsonl:1: this is no JSON"),
-    ("a.jsonl", b"[" * 100_000 + b"\n", "a.jsonl:1: this is no JSON: it is nested too deeply"),
-    ("a.jsonl.gz", b"no gzip", "this is no gzip"),
+    ("a.jsonl", b'{"a": "\xff"}\n', "a.jsonl:1: this is not valid JSON"),
+    ("a.jsonl", b'{"a": ' + b"9" * 5000 + b"}\n", "a.jsonl:1: this is not valid JSON"),
+    ("a.jsonl", b"[" * 100_000 + b"\n", "a.jsonl:1: this is not valid JSON: it is nested too deeply"),
+    ("a.jsonl.gz", b"no gzip", "this is not a gzip file"),
     ("a.jsonl.gz", gzip.compress(b'{"a": 1}\n' * 9, mtime=0)[:-9], "half-downloaded"),
     ("a.json", b'[{"a": 1},\n{"a": "tex', "a.json:2: half-downloaded"),
     ("a.json", b'[{"a": 1},\n', "half-downloaded"),
@@ -118,20 +118,20 @@ BROKEN = [
     ("a.json", b'{"a": [1, 2], "b": [1]}', "different lengths: a 2, b 1"),
     ("a.json", b'{"a": 1}', "a list of rows is expected"),
     ("a.json", b"[1]", "row 1: a row must be an object"),
-    ("a.json", b"\xff", "this is no JSON"),
+    ("a.json", b"\xff", "this is not valid JSON"),
     ("a.csv", b'a,b\n1,2\n3,"4', "half-downloaded: the file ends in the middle of row 2"),
     ("a.csv", b"a,b\n1,2\n\n3\n", "a.csv:4: row 2 has 1 cells, and the first line 2"),
     ("a.csv", b"a,a\n1,2\n", "a.csv:1: the column 'a' is there twice"),
-    ("a.csv", b'a\n"x"y\n', "a.csv:2: this is no CSV"),
+    ("a.csv", b'a\n"x"y\n', "a.csv:2: this is not valid CSV"),
     ("a.csv", b"a\n\xff\n", "a.csv:2: this is not UTF-8 text"),
     ("a.parquet", b"PAR1 and then nothing", "half-downloaded: the file has no end"),
-    ("a.parquet", b"something else altogether", "this is no parquet"),
+    ("a.parquet", b"something else altogether", "this is not a parquet file"),
     ("a.txt", b"", "rows are read from files that end with .jsonl"),
 ]
 
 
 @pytest.mark.parametrize(("name", "content", "said"), BROKEN, ids=range(len(BROKEN)))
-def test_what_is_broken_is_told_with_its_line(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_broken_file_is_refused_with_its_line(tmp_path: Path, name: str, content: bytes, said: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DatasetError) as told:
         list(rows(tmp_path / name))
@@ -140,7 +140,7 @@ def test_what_is_broken_is_told_with_its_line(tmp_path: Path, name: str, content
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_is_not_there_is_told(tmp_path: Path, name: str) -> None:
+def test_missing_file_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(DatasetError, match="No such file"):
         list(rows(tmp_path / name))
 
@@ -216,7 +216,7 @@ NO_LISTS: list[object] = [
 
 
 @pytest.mark.parametrize("value", NO_LISTS, ids=range(len(NO_LISTS)))
-def test_what_is_no_list_is_refused_by_name(value: object) -> None:
+def test_value_that_is_not_a_list_is_refused_by_name(value: object) -> None:
     with pytest.raises(DatasetError, match=r"^FAIL_TO_PASS must be a list"):
         as_list(value, "FAIL_TO_PASS")
 

@@ -104,7 +104,7 @@ def test_a_program_with_capabilities_is_left_out(systems: Path) -> None:
     # Version 2, with cap_setuid permitted and effective.
     os.setxattr(program, "security.capability", bytes.fromhex("0100000280000000000000000000000000000000"))
     told = _carry(systems, "/task")
-    assert told["refused"] == ["/task/program: it gives whoever runs it capabilities"]
+    assert told["refused"] == ["/task/program: it is a program with capabilities"]
 
 
 def test_a_path_that_nobody_has_leaves_no_trace(systems: Path) -> None:

@@ -54,7 +54,7 @@ def write(folder: Path, *paths: str) -> None:
         place.write_text("work")
 
 
-def test_what_is_hidden_in_the_home_stays_as_it_was(systems: Path) -> None:
+def test_hidden_files_of_the_home_stay_unchanged(systems: Path) -> None:
     write(systems, f"{HOME}/.profile", f"{HOME}/.local/lib/x.py", f"{HOME}/made", "/etc/passwd")
     told = carried(systems, f"{HOME}/project")
     assert below(systems) == {"home/user/made", "home/user/given"}
@@ -62,7 +62,7 @@ def test_what_is_hidden_in_the_home_stays_as_it_was(systems: Path) -> None:
     assert (told["paths"], told["home"], told["exceeded"]) == ([f"{HOME}/project"], HOME, None)
 
 
-def test_what_is_hidden_in_the_working_directory_is_work(systems: Path) -> None:
+def test_hidden_files_of_the_working_directory_are_work(systems: Path) -> None:
     write(systems, f"{HOME}/project/.git/config", f"{HOME}/.config/app/settings", f"{HOME}/.config/other")
     carried(systems, f"{HOME}/project", f"{HOME}/.config/app")
     assert {"home/user/project/.git/config", "home/user/.config/app/settings"} <= below(systems)

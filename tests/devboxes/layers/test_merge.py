@@ -93,7 +93,7 @@ def test_a_mark_that_hides_nothing_is_dropped_since_it_would_be_listed(tmp_path:
     assert left == {"there/gone", "gone"}
 
 
-def test_what_the_base_itself_hides_counts_as_not_there(tmp_path: Path) -> None:
+def test_files_that_the_base_hides_count_as_absent(tmp_path: Path) -> None:
     top, bottom, base, lowest = (tmp_path / name for name in ("top", "bottom", "base", "lowest"))
     (lowest / "d").mkdir(parents=True)
     (lowest / "d" / "gone").touch()

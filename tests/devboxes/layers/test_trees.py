@@ -266,3 +266,18 @@ def test_no_descriptor_is_left_open(source: Path, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="source"):
         copy_tree(str(source), str(tmp_path / "other"))
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_entries_are_counted_by_their_names_up_to_a_limit(source: Path) -> None:
+    for folder in ("one", "one/two", "three"):
+        (source / folder).mkdir()
+    for file in ("one/file", "one/two/file"):
+        (source / file).touch()
+    (source / "three/link").symlink_to("/")
+    assert trees.has_more_entries(str(source), 5)
+    assert not trees.has_more_entries(str(source), 6)
+    assert not trees.has_more_entries(str(source / "missing"), 0)
+    assert not trees.has_more_entries(str(source / "one/file"), 0)
+    nest(source, 3000)
+    assert trees.has_more_entries(str(source), 100)
+    remove_tree(str(source))

@@ -241,7 +241,7 @@ def test_absolute_paths_are_taken_as_below_the_target(unpack: Callable[..., Path
         ([member("x/" * 2100 + "f")], "longer than 4096"),
     ],
 )
-def test_what_would_leave_the_target_is_refused(
+def test_member_outside_the_target_is_refused(
     unpack: Callable[..., Path], tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]], message: str
 ) -> None:
     (tmp_path / "secret").write_text("secret")
@@ -278,7 +278,7 @@ def test_a_header_that_would_fill_the_memory_is_refused(tmp_path: Path, target: 
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 10, b"x" * 5000, b"\x1f\x8bgarbage", b"BZh9garbage"])
-def test_what_is_no_tar_is_refused(tmp_path: Path, target: Path, content: bytes) -> None:
+def test_invalid_tar_is_refused(tmp_path: Path, target: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)
     with pytest.raises(ValueError, match="not a readable tar"):
         unpack_layer(str(tmp_path / "a"), str(target))
@@ -366,7 +366,7 @@ def test_broken_archives_end_in_a_clear_error_or_in_files(
         assert names(outer) == ["archive", "target"]
 
 
-def test_what_is_no_layer_keeps_only_what_can_be_read(tmp_path: Path, target: Path) -> None:
+def test_plain_archive_loses_whiteouts_and_special_rights(tmp_path: Path, target: Path) -> None:
     archive = tar(
         tmp_path / "plain.tar",
         member("folder", tarfile.DIRTYPE, mode=0o2700),

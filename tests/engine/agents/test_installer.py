@@ -94,7 +94,7 @@ def test_nothing_comes_out_that_could_do_harm(tmp_path: Path) -> None:
     run(tmp_path, test, "native")
 
 
-def test_one_file_is_a_program(tmp_path: Path) -> None:
+def test_single_file_is_installed_as_a_program(tmp_path: Path) -> None:
     async def test(engine: Engine, tools: EngineContext) -> None:
         choice = await registered(engine, tools, content=SCRIPT, kind=("binary", "some/where/hello"))
         folder = await folder_of(engine, choice)
@@ -145,7 +145,7 @@ def test_a_failure_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     run(tmp_path, test, "native")
 
 
-def test_what_takes_too_long_is_ended(tmp_path: Path) -> None:
+def test_install_over_its_time_is_ended(tmp_path: Path) -> None:
     async def test(engine: Engine, tools: EngineContext) -> None:
         choice = await registered(engine, tools, "sleep 1000")
         with pytest.raises(InstallFailed, match="longer than 2 s"):
@@ -156,7 +156,7 @@ def test_what_takes_too_long_is_ended(tmp_path: Path) -> None:
     run(tmp_path, test, "native", build_seconds=2.0)
 
 
-def test_what_is_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_install_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installer, "MOST_BYTES", 1024**2)
     monkeypatch.setattr(installer, "MOST_ENTRIES", 100)
 
@@ -206,7 +206,7 @@ def test_a_server_that_is_stopped_meanwhile_leaves_nothing(tmp_path: Path) -> No
     asyncio.run(live())
 
 
-def test_what_a_devbox_shows_is_not_trimmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_agent_in_use_is_not_trimmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchyard.hosts.kits.SPARED_SECONDS", -SPARED_SECONDS)
 
     async def test(engine: Engine, tools: EngineContext) -> None:

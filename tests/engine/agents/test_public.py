@@ -51,7 +51,7 @@ def test_a_program_names_another_loader_and_keeps_its_place(tmp_path: Path) -> N
         assert elf.loader_place(content) == (120, 28)
 
 
-def test_what_is_no_such_program_is_told(tmp_path: Path) -> None:
+def test_file_that_is_not_the_program_is_refused(tmp_path: Path) -> None:
     short = tmp_path / "short"
     short.write_bytes(program(b"/lib/ld\0"))
     text = tmp_path / "text"
@@ -60,7 +60,7 @@ def test_what_is_no_such_program_is_told(tmp_path: Path) -> None:
     link.symlink_to(short)
     for path, says in (
         (short, "no room"),
-        (text, "no program for this machine"),
+        (text, "is not a program for this machine"),
         (link, "no program 'link'"),
         (tmp_path / "none", "no program 'none'"),
     ):
@@ -78,7 +78,7 @@ def test_a_version_is_settled_when_a_job_is_made(name: str) -> None:
     assert default is not None
     assert public.choose(name, None, {}) == AgentChoice(name=name, version=default)
     assert public.choose(name, "1.2.3", {}).version == "1.2.3"
-    with pytest.raises(UsageError, match="no version"):
+    with pytest.raises(UsageError, match="not a valid version"):
         public.choose(name, "user/repo", {})
     with pytest.raises(UsageError, match="no_such"):
         public.choose(name, None, {"no_such": "x"})

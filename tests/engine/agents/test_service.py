@@ -52,7 +52,7 @@ def test_a_choice_is_settled_once(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_what_is_not_there_is_answered_with_what_is(tmp_path: Path) -> None:
+def test_unknown_agent_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     async def test(engine: Engine, tools: EngineContext) -> None:
         await registered(engine, "agt_1", version="1.0")
         await registered(engine, "agt_3", name="silent", run_command=None)

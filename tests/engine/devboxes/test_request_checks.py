@@ -61,7 +61,7 @@ def test_mounts_to_come_are_refused_by_name() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(fields: dict[str, Any], reason: str) -> None:
+def test_invalid_request_is_refused_with_the_reason(fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         check_request(request(**fields))
 

@@ -6,7 +6,7 @@ from benchyard.engine.devboxes.services import HealthCheck, parse_options
 from benchyard.errors import UsageError
 
 
-def test_what_people_give_to_databases_is_understood() -> None:
+def test_usual_database_options_are_parsed() -> None:
     options = parse_options(
         '--health-cmd "pg_isready -U me" --health-interval 10s --health-timeout=5s --health-retries 5 '
         "--health-start-period 1m -e A=b=c --env=D=e -u 70 -w /srv --entrypoint /run.sh",
@@ -35,7 +35,7 @@ def test_without_options_there_is_no_health_command() -> None:
         ('--env "A', "cannot be read"),
     ],
 )
-def test_what_means_nothing_here_is_refused_by_name(text: str, told: str) -> None:
+def test_unsupported_options_are_refused_by_name(text: str, told: str) -> None:
     with pytest.raises(UsageError, match="db") as caught:
         parse_options(text, "db")
     assert told in caught.value.message

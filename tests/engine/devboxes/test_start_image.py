@@ -47,7 +47,7 @@ def launch(**fields: Any) -> LaunchParameters:
         ),
     ],
 )
-def test_what_a_devbox_says_comes_first(below: Any, own: Any, wanted: Any) -> None:
+def test_launch_parameters_of_a_devbox_come_first(below: Any, own: Any, wanted: Any) -> None:
     together = merge_launch(launch(**below), launch(**own) if own is not None else None)
     assert together == launch(**wanted)
     resources(together)

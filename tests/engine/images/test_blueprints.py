@@ -286,7 +286,7 @@ def test_a_stop_in_the_middle_is_taken_up_again_and_counts_nothing(tmp_path: Pat
     run(tmp_path, after, "native", SmallBuilder)
 
 
-def test_what_is_built_on_demand_is_built_once_for_all_who_ask(tmp_path: Path) -> None:
+def test_on_demand_blueprint_is_built_once_for_all_requests(tmp_path: Path) -> None:
     async def scenario(engine: Engine, tools: EngineContext) -> None:
         assert isinstance(tools.builder, SmallBuilder)
         await made(engine, dockerfile="FROM x", on_demand=True)
@@ -420,7 +420,7 @@ def test_a_failed_one_on_demand_is_tried_again_later(tmp_path: Path, monkeypatch
     run(tmp_path, scenario, "native", SmallBuilder)
 
 
-def test_one_on_demand_that_is_deleted_meanwhile_is_not_built(tmp_path: Path) -> None:
+def test_deleted_on_demand_blueprint_is_not_built(tmp_path: Path) -> None:
     async def scenario(engine: Engine, tools: EngineContext) -> None:
         assert isinstance(tools.builder, SmallBuilder)
         tools.builder.may_end.clear()

@@ -107,7 +107,7 @@ def test_a_dockerfile_gets_a_door_that_is_served_while_it_builds(tmp_path: Path)
     run(tmp_path, scenario, "native", BuilderWithDoors, egress=gate)
 
 
-def test_what_this_server_cannot_keep_is_refused_and_nothing_is_made(tmp_path: Path) -> None:
+def test_unenforceable_policy_is_refused_and_nothing_is_made(tmp_path: Path) -> None:
     async def scenario(engine: Engine, tools: EngineContext) -> None:
         allowed = await policy(engine, allowed_hostnames=["example.test"])
         with pytest.raises(NotSupported, match="install buildah"):

@@ -34,7 +34,7 @@ def test_memory_bounds_it() -> None:
     assert not room.fits(SMALL)
 
 
-def test_what_is_larger_than_the_machine_runs_alone() -> None:
+def test_trial_larger_than_the_machine_runs_alone() -> None:
     room = capacity(1, 1)
     assert room.fits(LARGE)
     room.take("large", LARGE)

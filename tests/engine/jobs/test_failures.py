@@ -10,7 +10,7 @@ from benchyard.engine.jobs.failures import failure_of_output, failure_of_setup
         ("mkdir: cannot create directory: No space left on device", "infrastructure"),
     ],
 )
-def test_what_a_full_disk_did_not_let_be_set_up_is_not_the_scenarios_failure(told: str, kind: str) -> None:
+def test_full_disk_during_setup_is_not_the_scenarios_failure(told: str, kind: str) -> None:
     failure = failure_of_setup("SetupError", told)
     assert (failure.kind, told in failure.message) == (kind, True)
 

@@ -88,7 +88,7 @@ def refused(text: str | dict[str, Any]) -> str:
     return caught.value.message
 
 
-def test_what_a_file_asks_for() -> None:
+def test_whole_file_is_parsed() -> None:
     assert parse_job(WHOLE) == HarborJob(
         name="nightly",
         n_attempts=3,
@@ -125,7 +125,7 @@ def test_what_a_file_asks_for() -> None:
     )
 
 
-def test_what_a_file_does_not_say_is_as_harbor_has_it() -> None:
+def test_defaults_are_those_of_harbor() -> None:
     job = parse_job(yaml.safe_dump(LEAST))
     assert (job.name, job.n_attempts, job.n_concurrent_trials, job.timeout_multiplier) == (None, 1, 4, 1.0)
     assert job.max_retries is None
@@ -143,7 +143,7 @@ def test_older_files_say_it_in_an_orchestrator() -> None:
 REFUSED_KEYS = [(part, key) for part, keys in REFUSED.items() for key in keys]
 
 
-def test_what_is_not_run_is_refused_by_name_with_what_to_do() -> None:
+def test_unsupported_keys_are_refused_by_name_with_a_remedy() -> None:
     told = {(part, key): refused(with_key(part, key, ["something"])) for part, key in REFUSED_KEYS}
     assert {
         (part, key): text
@@ -154,13 +154,13 @@ def test_what_is_not_run_is_refused_by_name_with_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("value", [None, False, [], {}])
-def test_what_says_nothing_may_stand_there(value: Any) -> None:
+def test_empty_values_of_unsupported_keys_are_accepted(value: Any) -> None:
     for part, key in REFUSED_KEYS:
         if (part, key) not in TRUE_UNLESS_SAID:
             assert parse_job(yaml.safe_dump(with_key(part, key, value))).agents, (part, key)
 
 
-def test_what_changes_nothing_may_stand_there() -> None:
+def test_keys_without_effect_are_accepted() -> None:
     without = parse_job(yaml.safe_dump(LEAST))
     for part, keys in HARMLESS.items():
         for key in sorted(keys):
@@ -170,7 +170,7 @@ def test_what_changes_nothing_may_stand_there() -> None:
 @pytest.mark.parametrize(
     "part", ["", "agents", "datasets", "environment", "verifier", "retry", "orchestrator"]
 )
-def test_what_nobody_knows_is_refused_by_name(part: str) -> None:
+def test_unknown_keys_are_refused_by_name(part: str) -> None:
     assert f": {shown(part, 'nonsense')}: unknown key `nonsense`" in refused(with_key(part, "nonsense", 1))
 
 
@@ -208,7 +208,7 @@ def test_a_slip_is_told_what_was_meant() -> None:
         ("agents", "env", {"KEY": "x-${A:-b}"}, "benchyard secret set"),
         ("agents", "env", {"NOT A NAME": "x"}, "agents[0].env"),
         ("agents", "env", {"KEY": True}, "put it in quotes"),
-        ("agents", "env", {"KEY": "a\0b"}, "no text"),
+        ("agents", "env", {"KEY": "a\0b"}, "cannot be passed to a program"),
         ("agents", "env", {"KEY": "x" * 140_000}, "agents[0].env.KEY"),
         ("agents", "kwargs", {"day": datetime.date(2026, 1, 1)}, "put it in quotes"),
         ("agents", "kwargs", {"a": {1: 2}}, "put it in quotes"),
@@ -266,7 +266,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
         "é" * (MOST_BYTES // 2 + 1),
     ],
 )
-def test_what_is_no_file_is_refused(text: str) -> None:
+def test_invalid_file_is_refused(text: str) -> None:
     assert refused(text)
 
 

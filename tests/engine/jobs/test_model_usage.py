@@ -98,7 +98,7 @@ async def test_an_agent_is_ended_in_time_where_the_gateway_does_not_answer() -> 
 
 
 @live
-async def test_one_that_cannot_be_ended_fails_nothing() -> None:
+async def test_failing_kill_at_the_deadline_is_ignored() -> None:
     stage = Stage()
     stage.refusal = Conflict("it has ended")
     async with agent_deadline(stage.context(), 0.01, agent()) as deadline:
@@ -116,7 +116,7 @@ async def test_an_agent_that_an_earlier_server_ended_had_no_more_time() -> None:
             assert deadline.rang is rang
 
 
-def test_what_is_left_of_a_jobs_budget_is_what_earlier_trials_did_not_use() -> None:
+def test_budget_of_a_job_is_reduced_by_earlier_trials() -> None:
     used = {"model_calls": 2, "input_tokens": 10, "output_tokens": 5, "cost_usd": 0.5}
     trials = [a_trial(used), a_trial({}), a_trial(used)]
     assert budget_spent(trials) == Budget(requests=4, tokens=30, usd=1.0)

@@ -60,9 +60,9 @@ def test_a_part_by_ids_conditions_and_globs() -> None:
         found(scenario_ids=["scn_9"])
     with pytest.raises(UsageError, match="parity is even, odd"):
         found(where=["parity=none"])
-    with pytest.raises(UsageError, match="is no condition"):
+    with pytest.raises(UsageError, match="is not a condition"):
         found(where=["parity"])
-    with pytest.raises(UsageError, match="is no regular expression"):
+    with pytest.raises(UsageError, match="is not a valid regular expression"):
         found(where=["name~=("])
 
 

@@ -14,7 +14,7 @@ TRIAL = Trial.model_validate(
 )
 
 
-def test_what_is_told_in_one_moment_is_kept_in_order_and_the_last_of_it_counts(tmp_path: Path) -> None:
+def test_simultaneous_states_keep_their_order_and_the_last_counts(tmp_path: Path) -> None:
     async def work() -> None:
         async with Store(f"sqlite:///{tmp_path / 'n.db'}") as store:
             ledger = JobStore(store, BackgroundTasks())

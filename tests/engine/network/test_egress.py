@@ -191,7 +191,7 @@ def test_a_policy_without_rules_is_no_network_and_one_for_all_is_the_hosts(
     run(tmp_path, scenario, "native")
 
 
-def test_what_cannot_be_kept_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_unenforceable_policy_is_refused_before_anything_starts(tmp_path: Path) -> None:
     async def without_gateway(engine: Engine, tools: EngineContext) -> None:
         made = await policy(engine, allowed_hostnames=["a.test"])
         with pytest.raises(NotYet, match="gateway"):

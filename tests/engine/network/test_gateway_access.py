@@ -87,7 +87,7 @@ def a_grant(id: str = "trl_1", devbox_id: str = "box", **changes: Any) -> Grant:
 
 
 @live
-async def test_what_an_earlier_server_left_is_ended_with_its_door(tmp_path: Path) -> None:
+async def test_grant_of_an_earlier_server_is_ended_with_its_door(tmp_path: Path) -> None:
     async with a_yard(tmp_path) as yard:
         first = yard.server()
         await first.open(a_grant())
@@ -100,7 +100,7 @@ async def test_what_an_earlier_server_left_is_ended_with_its_door(tmp_path: Path
 
 
 @live
-async def test_what_an_earlier_server_left_for_nobody_is_cleared(tmp_path: Path) -> None:
+async def test_unused_grants_and_doors_of_an_earlier_server_are_cleared(tmp_path: Path) -> None:
     """Grants of trials that are over, doors of devboxes that are gone, and nothing else."""
     async with a_yard(tmp_path) as yard:
         first = yard.server()

@@ -42,7 +42,7 @@ def test_the_key_of_an_upstream_of_ones_own_is_kept_from_devboxes_too(tmp_path: 
         agent = catalog.make("opencode", {})
         route = await keys(tools).route(agent, asked)
         assert route == ModelRoute("vllm", "some-model", "VLLM_API_KEY", "MY_KEY")
-        assert (await keys(tools).upstream(route, asked)).key == KEY
+        assert (await keys(tools).upstream(route, asked.base_url)).key == KEY
         assert other_secrets(agent, route, asked.agent_environment) == {"MORE": "MY_KEY"}
 
     run(tmp_path, scenario)

@@ -15,14 +15,14 @@ def policy(**fields: Any) -> Egress:
     return Egress.model_validate(fields)
 
 
-def test_what_allows_all_has_the_hosts_network() -> None:
+def test_policy_that_allows_all_has_the_hosts_network() -> None:
     plan = plan_of(policy(allow_all=True, allowed_hostnames=["a.test"]))
     assert plan == NetworkPlan(Network.HOST, gateway=True)
     assert plan.variables() == {}
 
 
 @pytest.mark.parametrize("gateway", [True, False])
-def test_what_allows_nothing_has_no_network(gateway: bool) -> None:
+def test_policy_that_allows_nothing_has_no_network(gateway: bool) -> None:
     kept = {"allow_devbox_to_devbox": True, "allow_mcp_gateway": True, "allow_runloop_mirrors": True}
     plan = plan_of(policy(allow_agent_gateway=gateway, **kept))
     assert plan == NetworkPlan(Network.NONE, gateway=gateway)

@@ -33,6 +33,6 @@ def test_a_plain_address_is_one(url: str) -> None:
         "http://user:word@h",
     ],
 )
-def test_what_would_be_something_else_once_it_is_sent_is_refused(url: str) -> None:
+def test_urls_that_change_when_they_are_sent_are_refused(url: str) -> None:
     with pytest.raises(UsageError):
         check_url(url)

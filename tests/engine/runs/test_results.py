@@ -66,7 +66,7 @@ class Rounds:
         return self.run.next_round.number if self.run.next_round else None
 
 
-def test_one_round_is_left_as_it_is() -> None:
+def test_result_of_a_single_round_is_unchanged() -> None:
     rounds = Rounds(a_scenario())
     result = rounds.scored(0.5, rewards={"speed": 3.0})
     assert (result.score, result.rewards, result.rounds, rounds.next) == (0.5, {"speed": 3.0}, [], None)

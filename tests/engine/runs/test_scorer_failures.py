@@ -81,21 +81,21 @@ def test_a_second_try_counts_where_the_first_failed() -> None:
         RecursionError(),
     ],
 )
-def test_what_an_answer_can_cause_is_left_to_the_reference(error: Exception) -> None:
+def test_failures_that_an_answer_can_cause_are_judged_by_the_reference(error: Exception) -> None:
     failure, tries = graded([error, error])
     assert isinstance(failure, ScorerFailure)
     assert (failure.cause, tries) == (None, 2)
 
 
 @pytest.mark.parametrize("error", [DiskFull("full"), OSError(5, "no"), ImageError("an image is gone")])
-def test_what_the_machine_did_is_tried_again_and_nobodys_failure(error: Exception) -> None:
+def test_failures_of_the_machine_are_tried_again_and_blamed_on_it(error: Exception) -> None:
     failure, tries = graded([error, error])
     assert isinstance(failure, ScorerFailure)
     assert (failure.cause, tries) == ("machine", 2)
     assert graded([error, GOOD]) == (GOOD, 2)
 
 
-def test_one_failure_of_the_machine_is_not_one_of_the_answer() -> None:
+def test_failure_of_the_machine_does_not_count_against_the_answer() -> None:
     assert graded([DiskFull("full"), ScorerFailed("oops"), GOOD]) == (GOOD, 3)
     failure, tries = graded([ScorerFailed("oops"), DiskFull("full"), ScorerFailed("oops again")])
     assert (failure, tries) == (ScorerFailure("oops again"), 3)
@@ -109,7 +109,7 @@ def test_a_devbox_that_fails_on_a_broken_machine_is_the_machines(error: Exceptio
     assert "nor did a devbox without the answer come up" in failure.reason
 
 
-def test_what_no_answer_can_have_caused_is_not_tried_again() -> None:
+def test_failures_that_no_answer_can_cause_are_not_tried_again() -> None:
     failure, tries = graded([ScorerFailed("there is no such attachment", cause="scorer")])
     assert (failure, tries) == (ScorerFailure("there is no such attachment", cause="scorer"), 1)
 
@@ -132,7 +132,7 @@ def test_the_reference_tells_the_answers_failures_from_the_scorers() -> None:
     assert found.answer_failure == f"scorer 'one': {answer.reason}"
 
 
-def test_what_is_known_stays_as_it_is() -> None:
+def test_known_causes_stay_unchanged() -> None:
     (known,) = judge_by_reference(
         result(ScorerFailure("full", cause="machine")), ReferenceVerdict({})
     ).scoring_function_results

@@ -96,11 +96,11 @@ JEST = """\
         ("not right: 3 is not 4", ("not right: 3 is not 4",)),
     ],
 )
-def test_what_the_answer_printed_is_not_in_the_report(output: str, kept: tuple[str, ...]) -> None:
+def test_output_of_the_answer_is_not_in_the_report(output: str, kept: tuple[str, ...]) -> None:
     told = runner_report(output)
     assert "HIDDEN" not in told
     assert all(each in told for each in kept)
 
 
-def test_what_never_ends_is_left_out_to_the_end() -> None:
+def test_captured_section_without_an_end_is_left_out() -> None:
     assert "HIDDEN" not in runner_report("--- Captured stdout call ---\n" + "HIDDEN\n" * 10_000)

@@ -63,7 +63,7 @@ def test_a_scenario_runs_profile_lies_over_its_benchmark_runs() -> None:
     assert join_profiles(outer, None) == outer
 
 
-def test_what_is_required_must_be_given() -> None:
+def test_required_values_must_be_given() -> None:
     profile = RunProfile(env_vars={"A": "1"}, secrets={"KEY": "MY_KEY"})
     check_required_values(["A", "KEY"], ["MY_KEY"], profile, "it")
     check_required_values(None, ["KEY"], profile, "it")

@@ -50,7 +50,7 @@ def test_only_scores_above_nothing_are_suspect(score: float) -> None:
     assert bool(found) == (score > 0)
 
 
-def test_what_was_opened_outside_is_named() -> None:
+def test_files_opened_outside_are_named() -> None:
     one = "scorers opened /usr/local/bin/python3, which was changed outside of the work"
     assert suspicions(result(), report(file(), file("/srv/x", opened=False))) == [one]
     (several,) = suspicions(result(), report(*(file(f"/bin/{name}") for name in "abcde")))
@@ -68,7 +68,7 @@ def test_a_list_that_was_cut_counts_as_a_whole() -> None:
     assert hidden == ["scorers opened 2 more files that were changed outside of the work"]
 
 
-def test_what_the_reference_did_too_is_subtracted() -> None:
+def test_files_that_the_reference_opened_are_subtracted() -> None:
     known = reference(opened_outside=[PYTHON])
     assert suspicions(result(), report(file()), known) == []
     (line,) = suspicions(result(), report(file(), file("/bin/sh")), known)
@@ -78,7 +78,7 @@ def test_what_the_reference_did_too_is_subtracted() -> None:
     assert suspicions(result(), report(file()), only_changed) != []
 
 
-def test_what_scorers_suspect_comes_first_and_is_never_subtracted() -> None:
+def test_suspicions_of_scorers_come_first_and_are_never_subtracted() -> None:
     told = result(suspect="no test report was made")
     found = suspicions(told, report(file()), reference())
     assert found[0] == "no test report was made"
@@ -87,7 +87,7 @@ def test_what_scorers_suspect_comes_first_and_is_never_subtracted() -> None:
     assert suspicions(nothing, report()) == [], "the part that is suspect gave nothing"
 
 
-def test_what_the_scoring_found_itself_comes_first_of_all() -> None:
+def test_suspicions_of_the_scoring_come_first_of_all() -> None:
     told = result(suspect="no test report was made").model_copy(update={"suspicions": ["only in `clean`"]})
     assert suspicions(told, report()) == ["only in `clean`", "no test report was made"]
     nothing = told.model_copy(update={"score": 0.0})
@@ -95,7 +95,7 @@ def test_what_the_scoring_found_itself_comes_first_of_all() -> None:
 
 
 class TestUnknown:
-    def test_what_is_not_known_is_said(self) -> None:
+    def test_unwatched_files_are_named(self) -> None:
         unwatched = report(unwatched_outside=["/bin/a", "/bin/b"], unwatched_outside_total=2)
         (line,) = suspicions(result(), unwatched)
         assert line == "whether scorers opened /bin/a, /bin/b, changed outside of the work, is not known"
@@ -103,14 +103,14 @@ class TestUnknown:
             "what was changed is not known: why"
         ]
 
-    def test_what_the_reference_changed_too_is_subtracted(self) -> None:
+    def test_files_that_the_reference_changed_are_subtracted(self) -> None:
         unwatched = report(unwatched_outside=["/bin/a", "/bin/b"], unwatched_outside_total=1002)
         (line,) = suspicions(result(), unwatched, reference(changed_outside=["/bin/a"]))
         assert "/bin/b and 1000 more" in line
         small = report(unwatched_outside=["/bin/a"], unwatched_outside_total=1)
         assert suspicions(result(), small, reference(changed_outside=["/bin/a"])) == []
 
-    def test_what_is_cut_is_not_the_references(self) -> None:
+    def test_unlisted_files_are_not_subtracted(self) -> None:
         unwatched = report(unwatched_outside=["/bin/a"], unwatched_outside_total=1001)
         (line,) = suspicions(result(), unwatched, reference(changed_outside=["/bin/a"]))
         assert "1000" in line

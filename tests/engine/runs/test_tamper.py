@@ -30,7 +30,7 @@ def paths(report: TamperReport) -> list[str]:
     return [each.path for each in report.changed_outside or ()]
 
 
-def test_what_weighs_most_comes_first() -> None:
+def test_gravest_changes_come_first() -> None:
     found = findings(
         change("/aaa/plain"),
         change("/aaa", type="folder"),
@@ -76,7 +76,7 @@ def test_floods_hide_nothing_and_every_cut_is_noted() -> None:
         assert f"of {total} are listed" in note
 
 
-def test_what_lies_outside_is_watched_first() -> None:
+def test_files_outside_of_the_work_are_watched_first() -> None:
     many = flood("/home/user/work", MOST_WATCHED + 500)
     found = findings(*many, change("/zzz/last"), change(PYTHON, mode=0o755), change("/etc", type="folder"))
     watched = found.watched()
@@ -86,7 +86,7 @@ def test_what_lies_outside_is_watched_first() -> None:
     assert (report.unwatched_outside, report.unwatched_outside_total) == ([], 0)
 
 
-def test_what_could_not_be_watched_is_named() -> None:
+def test_unwatched_files_are_named() -> None:
     found = findings(*flood("/aaa", MOST_WATCHED + 5), change(PYTHON, mode=0o755))
     assert found.watched()[0] == PYTHON
     found.saw([], [PYTHON])
@@ -96,7 +96,7 @@ def test_what_could_not_be_watched_is_named() -> None:
     assert found.report().unwatched_outside_total == 6, "another scorer was seen to open it"
 
 
-def test_one_scorer_that_was_not_seen_leaves_all_of_the_outside_open() -> None:
+def test_unwatched_scorer_leaves_all_outside_files_in_doubt() -> None:
     found = findings(change(PYTHON), change("/home/user/work/x"), change("/etc/gone", kind="deleted"))
     found.saw([PYTHON])
     found.saw(None)
@@ -162,7 +162,7 @@ def test_the_system_is_no_part_of_work_that_lies_above_it(folder: str, path: str
         ("hooks/post-checkout", True),
     ],
 )
-def test_what_git_runs_by_itself_is_no_work(inner: str, is_work: bool) -> None:
+def test_files_that_git_runs_are_not_work(inner: str, is_work: bool) -> None:
     assert WORK.has(f"/home/user/work/{inner}") == is_work
     assert WorkPaths(("/home/user/work/.git",)).has("/home/user/work/.git/hooks/post-checkout")
 

@@ -55,7 +55,7 @@ def test_ids_are_the_same_everywhere() -> None:
     assert FIX == "scn_EH4gxLq99f3eRfQMxkwpQ"
 
 
-def test_nobody_changes_it(tmp_path: Path) -> None:
+def test_public_scenarios_cannot_be_changed(tmp_path: Path) -> None:
     async def live(engine: Engine, _tools: EngineContext) -> None:
         with pytest.raises(Forbidden):
             await engine.scenarios.update(FIX, ScenarioChange(name="mine"))
@@ -94,7 +94,7 @@ def test_a_second_start_writes_nothing_and_both_are_quick(tmp_path: Path) -> Non
     asyncio.run(live())
 
 
-def test_what_a_new_version_changes_counts_a_revision_up(tmp_path: Path) -> None:
+def test_changes_of_a_new_version_raise_the_revision(tmp_path: Path) -> None:
     folder = copied(tmp_path / "ours")
 
     async def scenario(engine: Engine, name: str) -> Scenario:

@@ -110,9 +110,7 @@ def test_public_definitions_cannot_be_changed(tmp_path: Path) -> None:
         ({"metadata": {"benchyard.scoring": "never"}}, "scoring_isolation"),
     ],
 )
-def test_what_could_never_run_is_refused_and_not_kept(
-    tmp_path: Path, fields: dict[str, Any], told: str
-) -> None:
+def test_invalid_scenario_is_refused_and_not_kept(tmp_path: Path, fields: dict[str, Any], told: str) -> None:
     async def live(engine: Engine, _tools: EngineContext) -> None:
         with pytest.raises(UsageError, match=told):
             await made(engine, **fields)

@@ -7,7 +7,7 @@ import pytest
 
 from benchyard.engine.scenarios.scoring_rules import check_path, check_weights, rules_from
 from benchyard.errors import UsageError
-from benchyard.models.scenarios import ScoringContract, ScoringRules
+from benchyard.models.scenarios import ScenarioOptions, ScoringContract
 
 
 def contract(*weights: float) -> ScoringContract:
@@ -38,7 +38,7 @@ def test_metadata_says_what_fields_could() -> None:
         "benchyard.scoring_secrets": json.dumps({"TOKEN": "JUDGE"}),
         "other": "kept",
     }
-    assert rules_from(metadata, ScoringRules()) == {
+    assert rules_from(metadata, ScenarioOptions()) == {
         "scoring_isolation": "answer",
         "answer_paths": ["out", "/srv/x"],
         "nop_score": 0.25,
@@ -48,7 +48,7 @@ def test_metadata_says_what_fields_could() -> None:
 
 
 def test_fields_win_over_metadata() -> None:
-    found = rules_from({"benchyard.scoring": "live"}, ScoringRules(scoring_isolation="clean"))
+    found = rules_from({"benchyard.scoring": "live"}, ScenarioOptions(scoring_isolation="clean"))
     assert found == {"scoring_isolation": "clean"}
 
 
@@ -64,9 +64,9 @@ def test_fields_win_over_metadata() -> None:
         ({"benchyard.nop_score": "NaN"}, "nop_score"),
     ],
 )
-def test_what_makes_no_sense_is_refused(metadata: dict[str, str], told: str) -> None:
+def test_invalid_rules_are_refused(metadata: dict[str, str], told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        rules_from(metadata, ScoringRules())
+        rules_from(metadata, ScenarioOptions())
 
 
 @pytest.mark.parametrize("path", ["", "a/../b", "..", "/", ".", "//", "./", "a\0b", "x" * 5000])

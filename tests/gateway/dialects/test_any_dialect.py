@@ -66,7 +66,7 @@ def test_nothing_that_is_sent_raises(dialect: Dialect, events: list[Any], path: 
 @EVERY
 @settings(deadline=None)
 @given(events=st.lists(EVENTS | VALUES, max_size=8))
-def test_what_was_used_is_told_without_the_content(dialect: Dialect, events: list[Any]) -> None:
+def test_usage_is_known_without_the_content(dialect: Dialect, events: list[Any]) -> None:
     bare, whole = dialect.whole(dialect.bare(events)), dialect.whole(events)
     assert dialect.usage(bare) == dialect.usage(whole)
     if isinstance(bare, dict) and isinstance(whole, dict):

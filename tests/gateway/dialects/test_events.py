@@ -37,7 +37,7 @@ def test_any_chunking_of_a_stream_gives_the_same(places: list[int]) -> None:
     assert read(cut(STREAM, places)) == (EVENTS, 2)
 
 
-def test_one_byte_at_a_time_gives_the_same() -> None:
+def test_stream_in_single_bytes_gives_the_same_events() -> None:
     assert read([bytes([byte]) for byte in STREAM]) == (EVENTS, 2)
 
 
@@ -79,7 +79,7 @@ def test_memory_is_bounded_by_the_largest_event() -> None:
     assert reader.feed(b"\n\ndata: 1\n\n") == [1]
 
 
-def test_what_is_nested_too_deeply_is_broken() -> None:
+def test_deeply_nested_event_is_broken() -> None:
     for depth in (200, 100_000):
         assert read([b"data: " + b"[" * depth + b"]" * depth + b"\n\n"], 10**6) == ([], 1)
 

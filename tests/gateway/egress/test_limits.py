@@ -26,7 +26,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("request_bytes", WRONG.values(), ids=WRONG)
-def test_what_is_no_request_for_a_proxy_is_refused(request_bytes: bytes) -> None:
+def test_invalid_proxy_request_is_refused(request_bytes: bytes) -> None:
     async def test(world: World) -> None:
         assert (await world.said(request_bytes)).startswith(b"HTTP/1.1 4")
         assert world.egress.log.passed() == []
@@ -34,7 +34,7 @@ def test_what_is_no_request_for_a_proxy_is_refused(request_bytes: bytes) -> None
     in_world(test)
 
 
-def test_who_says_nothing_is_not_waited_for() -> None:
+def test_silent_client_is_not_waited_for() -> None:
     async def test(world: World) -> None:
         for said in (b"", b"GET http://127.0.0.1/ HT"):
             reader, writer = await world.connect()

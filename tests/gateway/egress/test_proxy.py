@@ -47,7 +47,7 @@ def test_a_tunnel_carries_bytes_both_ways_and_half_closes() -> None:
     in_world(test)
 
 
-def test_what_is_sent_with_the_request_for_a_tunnel_is_not_lost() -> None:
+def test_bytes_sent_with_connect_are_not_lost() -> None:
     async def test(world: World) -> None:
         async with server(echo) as port:
             reader, writer = await world.connect()

@@ -108,19 +108,19 @@ NO_AUTHORITIES = (
 
 
 @pytest.mark.parametrize("text", NO_HOSTS)
-def test_what_is_no_host_is_refused(text: str) -> None:
+def test_invalid_host_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  (several say so in their own words)
         host_of(text)
 
 
 @pytest.mark.parametrize("text", NO_AUTHORITIES)
-def test_what_is_no_host_and_port_is_refused(text: str) -> None:
+def test_invalid_host_and_port_are_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  (several say so in their own words)
         authority_of(text)
 
 
 @given(st.text(max_size=40))
-def test_whatever_is_sent_is_a_host_or_refused(text: str) -> None:
+def test_any_text_is_a_host_or_refused(text: str) -> None:
     for read in (host_of, authority_of):
         try:
             read(text)
@@ -158,7 +158,7 @@ def test_a_wildcard_means_what_is_below_and_nothing_else(name: str, other: str) 
 @pytest.mark.parametrize(
     "text", ["*", "*.", "**.a", "a*.b", "*.*.b", "a.*", "", "http://a", "a:80", "a/b", "-.a"]
 )
-def test_what_is_no_rule_for_names_is_refused(text: str) -> None:
+def test_invalid_host_pattern_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="hostname"):
         pattern_of(text)
 
@@ -172,7 +172,7 @@ def test_an_address_is_no_rule_for_names(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "a", "10.0.0.0/33", "10.0.0.1/8", "10.0.0.0/-1", "10/8", "::/129", "1.2.3.4/0x8"]
 )
-def test_what_is_no_cidr_is_refused(text: str) -> None:
+def test_invalid_cidr_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="CIDR"):
         Block.of(text)
 

@@ -99,7 +99,7 @@ async def test_an_answer_that_breaks_off_breaks_off_for_the_agent_too(tmp_path: 
     [
         (
             [*events()[:2], b"data: {nonsense\n\n", *events()[2:]],
-            "the stream is broken: some of it is no event",
+            "the stream is broken: a part of it is not an event",
             TokenUsage(10, 5),
         ),
         (events()[:-1], "the stream broke off", TokenUsage(10, 5)),

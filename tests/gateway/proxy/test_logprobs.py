@@ -75,7 +75,7 @@ async def test_of_a_stream_they_are_stripped_event_by_event(tmp_path: Path) -> N
 
 
 @live
-async def test_what_the_agent_asked_for_itself_it_gets(tmp_path: Path) -> None:
+async def test_fields_that_the_agent_asked_for_are_kept(tmp_path: Path) -> None:
     async def answer(_request: web.BaseRequest, _body: bytes) -> web.StreamResponse:
         return web.json_response(completion(logprobs=LOGPROBS, token_ids=[7]))
 
@@ -99,7 +99,7 @@ async def test_other_dialects_and_other_grants_pass_unchanged(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_what_is_no_such_event_passes_as_it_is(size: int) -> None:
+def test_other_events_pass_unchanged(size: int) -> None:
     stream = b'event: x\r\ndata: {"choices": 5}\r\n\r\ndata: nonsense\n\ndata: {"a": [\n: c\n\ndata: end'
     stripping = EventStripper(frozenset({"logprobs", "return_token_ids"}))
     pieces = [stream[start : start + size] for start in range(0, len(stream), size)]

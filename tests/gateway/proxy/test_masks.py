@@ -48,7 +48,7 @@ def test_a_key_is_found_however_it_is_cut_and_spelled(key: str, size: int) -> No
 
 
 @given(some.lists(some.binary(max_size=200), max_size=20))
-def test_what_is_no_key_passes_unchanged(chunks: list[bytes]) -> None:
+def test_bytes_without_a_key_pass_unchanged(chunks: list[bytes]) -> None:
     plain = PlainSearch(KeyMask(["\x00\x01\x02\x00\x01\x02\x00\x01\x03"]))
     assert b"".join([*map(plain.feed, chunks), plain.end()]) == b"".join(chunks)
 
@@ -77,7 +77,7 @@ def test_a_key_behind_the_end_of_what_is_compressed_is_found() -> None:
             CompressedSearch(KeyMask([KEY])).feed(data)
 
 
-def test_what_is_too_short_to_be_told_from_chance_is_left_alone() -> None:
+def test_too_short_keys_are_not_masked() -> None:
     assert not mask_of(Upstream("http://x", key="short"))
     assert mask_of(Upstream("http://x", key="short", secrets=("another-long-one",)))
 

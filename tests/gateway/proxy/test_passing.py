@@ -192,7 +192,7 @@ async def test_a_compressed_request_passes_as_it_is_and_is_understood(tmp_path: 
 
 
 @live
-async def test_what_is_for_one_hop_only_does_not_pass(tmp_path: Path) -> None:
+async def test_hop_by_hop_headers_do_not_pass(tmp_path: Path) -> None:
     async def answer(_request: web.BaseRequest, _body: bytes) -> web.StreamResponse:
         headers = CIMultiDict({"x-once": "1", "connection": "x-once", "retry-after": "3"})
         headers.add("set-cookie", "a=1")
@@ -215,7 +215,7 @@ async def test_what_is_for_one_hop_only_does_not_pass(tmp_path: Path) -> None:
 
 
 @live
-async def test_what_goes_with_calls_of_models_passes_without_being_one(tmp_path: Path) -> None:
+async def test_side_requests_pass_without_a_record(tmp_path: Path) -> None:
     async with Station(tmp_path / "gateway") as station:
         await station.grant()
         for method, path in (

@@ -82,12 +82,12 @@ async def test_a_route_that_was_not_granted_is_refused_by_name(tmp_path: Path) -
     ],
 )
 @live
-async def test_what_is_no_call_of_a_model_is_refused(tmp_path: Path, method: str, path: str) -> None:
+async def test_request_that_is_not_a_model_call_is_refused(tmp_path: Path, method: str, path: str) -> None:
     async with Station(tmp_path / "gateway") as station:
         await station.grant()
         reply = await station.ask(path, method=method)
         assert reply.status == 403
-        assert b"is no call of a model" in reply.body
+        assert b"is not a call of a model" in reply.body
         assert station.behind.seen == []
 
 
@@ -118,7 +118,7 @@ async def test_a_path_does_not_leave_the_upstreams(tmp_path: Path, target: bytes
 
 
 @live
-async def test_nobody_connects_through_the_gateway(tmp_path: Path) -> None:
+async def test_connect_is_refused(tmp_path: Path) -> None:
     async with Station(tmp_path / "gateway") as station:
         await station.grant(upstreams={"anthropic": station.upstream(any_path=True)})
         head = f"CONNECT evil.example:443 HTTP/1.1\r\nhost: evil.example\r\nx-api-key: {TOKEN}\r\n\r\n"
@@ -191,7 +191,7 @@ async def test_a_devbox_has_so_many_connections_and_no_more(tmp_path: Path) -> N
 
 
 @live
-async def test_what_is_no_json_passes_and_is_kept_as_text(tmp_path: Path) -> None:
+async def test_invalid_json_passes_and_is_recorded_as_text(tmp_path: Path) -> None:
     async with Station(tmp_path / "gateway") as station:
         await station.grant()
         await station.ask(body=b"\xff not json")

@@ -159,7 +159,7 @@ async def test_another_process_reads_while_the_gateway_writes(tmp_path: Path) ->
 
 
 @live
-async def test_what_is_forgotten_leaves_nothing(tmp_path: Path) -> None:
+async def test_forgotten_records_leave_no_file(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     recorder.open()
     recorder.begin(subject(), begun(1), b"{}", None)

@@ -114,7 +114,7 @@ def test_a_value_that_came_in_pieces_is_found(tmp_path: Path) -> None:
     assert json.dumps(SECRET[9:])[1:-1] not in everything
 
 
-def test_what_cannot_be_searched_is_left_out(tmp_path: Path) -> None:
+def test_unsearchable_answers_are_left_out(tmp_path: Path) -> None:
     file = asyncio.run(kept(tmp_path, ("hi", SECRET.encode(), {"encoding": "br"})))
     (call,), everything = shown(file)
     assert not is_told(everything)
@@ -122,7 +122,7 @@ def test_what_cannot_be_searched_is_left_out(tmp_path: Path) -> None:
     assert call.error is not None
 
 
-def test_what_knows_no_value_is_as_it_was(tmp_path: Path) -> None:
+def test_records_without_a_secret_are_unchanged(tmp_path: Path) -> None:
     how = {"kind": "text/event-stream"}
     file = asyncio.run(kept(tmp_path, ("hi", streamed("a", "b"), how), ("ho", answered("c"), {})))
     copy = tmp_path / "copy.db"

@@ -92,7 +92,7 @@ def acted(**changed: Any) -> dict[str, Any]:
         None,
     ],
 )
-def test_what_atif_does_not_allow_is_refused(wrong: Any) -> None:
+def test_invalid_atif_is_refused(wrong: Any) -> None:
     with pytest.raises(ValidationError):
         Trajectory.model_validate(wrong)
 

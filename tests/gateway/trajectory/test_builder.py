@@ -210,7 +210,7 @@ def test_tokens_and_their_probabilities_are_kept_with_the_step() -> None:
     assert metrics["logprobs"] == [-0.5, -1.0]
 
 
-def test_what_comes_out_is_checked_and_can_be_read_again() -> None:
+def test_built_trajectory_is_valid_and_reads_back() -> None:
     made = trajectory_of(conversation(Responses(), 3), ABOUT)
     assert Trajectory.model_validate(made).steps[2].reasoning_effort == "high"
     used = [call.usage or TokenUsage() for call in conversation(Responses(), 3)]

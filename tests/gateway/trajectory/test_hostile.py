@@ -135,7 +135,7 @@ def nested(depth: int) -> Any:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_what_is_nested_deeply_is_cut(dialect: str) -> None:
+def test_deeply_nested_values_are_cut(dialect: str) -> None:
     deep = nested(900)
     use = {"type": "tool_use", "id": "a", "name": "x", "input": {"deep": deep}}
     request = {

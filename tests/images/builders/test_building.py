@@ -54,7 +54,7 @@ CMD ["true"]
     assert list((yard.folder / "builder/work").iterdir()) == []
 
 
-def test_what_a_step_deletes_stays_deleted(yard: Yard) -> None:
+def test_files_deleted_by_a_step_stay_deleted(yard: Yard) -> None:
     dockerfile = f"""FROM {BASE}
 RUN mkdir -p /d/sub /kept && echo 1 > /d/sub/f && echo 2 > /gone && echo 3 > /kept/f
 RUN rm -rf /d && mkdir /d && echo new > /d/new && rm /gone /kept/f

@@ -96,7 +96,7 @@ def test_steps_are_told_with_what_they_print() -> None:
         ("", "the engine ended with status 1", None),
     ],
 )
-def test_what_went_wrong_is_found(text: str, problem: str, line: int | None) -> None:
+def test_problem_and_line_are_found(text: str, problem: str, line: int | None) -> None:
     told, instruction = heard(text)[1].told(1)
     assert (told.problem, instruction.first if instruction else None) == (problem, line)
 

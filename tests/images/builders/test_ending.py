@@ -105,7 +105,7 @@ async def napping(yard: Yard) -> "asyncio.Task[BuiltImage]":
     return task
 
 
-def test_who_cancels_leaves_nothing(yard: Yard) -> None:
+def test_cancelled_build_leaves_nothing(yard: Yard) -> None:
     async def scene() -> None:
         task = await napping(yard)
         task.cancel()

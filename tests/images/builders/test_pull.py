@@ -41,7 +41,7 @@ def test_an_image_is_pulled_and_built_on(yard: Yard, layout: Path) -> None:
     assert MergedView(yard.layers(built)).read("x") == b"x\n"
 
 
-def test_what_a_registry_does_not_have_is_told(yard: Yard, layout: Path) -> None:
+def test_image_missing_in_a_registry_is_refused(yard: Yard, layout: Path) -> None:
     (layout / "index.json").write_text('{"manifests": [{"digest": "sha256:0"}]}')
     with serving(layout) as registry, pytest.raises(BuildFailed, match=r"cannot be had.*image alias"):
         yard.do(lambda _store, builder: builder.pull(f"{registry}/no:1", Label("x"), yard.lines.append))

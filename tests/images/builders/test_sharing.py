@@ -8,7 +8,7 @@ from benchyard.images.builders.base import Log
 from benchyard.images.builders.engine_builder import SharedWork
 
 
-def test_one_does_it_and_all_are_told() -> None:
+def test_shared_work_runs_once_and_all_callers_hear_it() -> None:
     async def scene() -> None:
         sharing: SharedWork[int] = SharedWork()
         began, go = asyncio.Event(), asyncio.Event()

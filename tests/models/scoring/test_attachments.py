@@ -17,7 +17,7 @@ def header(kind: bytes, size: int, name: str = "x") -> bytes:
     return about.tobuf(tarfile.GNU_FORMAT)
 
 
-def test_what_is_packed_comes_back() -> None:
+def test_packed_files_unpack_unchanged() -> None:
     files = {f"{'d' * 120}/ü{at}": PackedFile(b"x" * at, 0o755) for at in (0, 1, 511, 512, 513, 70_000)}
     assert dict(unpack_files(pack_files(files))) == files
     assert pack_files(files) == pack_files(dict(reversed(files.items())))
@@ -25,7 +25,7 @@ def test_what_is_packed_comes_back() -> None:
 
 def test_headers_that_follow_each_other_for_ever_are_refused() -> None:
     chain = (header(tarfile.GNUTYPE_LONGNAME, 2) + b"a".ljust(512, b"\0")) * 3000
-    with pytest.raises(UsageError, match="no archive"):
+    with pytest.raises(UsageError, match="not an archive"):
         dict(unpack_files(gzip.compress(chain + header(tarfile.REGTYPE, 0) + bytes(1024))))
 
 
@@ -49,8 +49,8 @@ def test_files_without_content_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
     # By name: what gzip writes has the second in it, and every worker must find the same tests.
     ids=["empty", "no gzip", "no tar in it", "cut short"],
 )
-def test_what_is_no_archive_is_refused(content: bytes) -> None:
-    with pytest.raises(UsageError, match="no archive"):
+def test_invalid_archive_is_refused(content: bytes) -> None:
+    with pytest.raises(UsageError, match="not an archive"):
         dict(unpack_files(content))
 
 

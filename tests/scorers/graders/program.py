@@ -1,18 +1,18 @@
 """Runs a grader as the program that a task's folder has of it: one file, without the package."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from benchyard.scorers.exports import grading_program
+
 
 def run(grader: ModuleType, folder: Path, expected: Any, answer: bytes | None) -> dict[str, float]:
     """The rewards that it prints; None is an answer that is not there."""
-    assert grader.__file__
-    shutil.copy(grader.__file__, folder / "grade.py")
+    (folder / "grade.py").write_bytes(grading_program(grader))
     (folder / "expected.json").write_text(json.dumps(expected))
     (folder / "answer").unlink(missing_ok=True)
     if answer is not None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchyard.scorers.graders import aime
+from benchyard.scorers.standalone.answer_file import text_of
 from tests.benchmarks.samples.finding import sample
 from tests.scorers.graders.program import run
 
@@ -76,15 +77,15 @@ def test_every_answer_is_found_in_every_form(number: int, form: str) -> None:
 
 
 @given(st.text() | st.text(alphabet="\\boxed{}0123456789,.$-: answer\n"))
-def test_whatever_is_written_is_graded(text: str) -> None:
+def test_any_text_is_graded(text: str) -> None:
     found = aime.extracted(text)
     assert found is None or 0 <= found <= 999
 
 
-def test_what_is_too_long_or_no_text_is_wrong() -> None:
-    assert aime.text_of(b"73" + b" " * aime.MOST_BYTES) == ""
-    assert aime.text_of(b"\xff73") == ""
-    assert aime.text_of(b"\xef\xbb\xbf73") == "73"
+def test_too_long_or_undecodable_answer_is_wrong() -> None:
+    assert text_of(b"73" + b" " * aime.MOST_BYTES, aime.MOST_BYTES) == ""
+    assert text_of(b"\xff73", aime.MOST_BYTES) == ""
+    assert text_of(b"\xef\xbb\xbf73", aime.MOST_BYTES) == "73"
     assert aime.extracted("73 " * aime.MOST_BYTES) is None
 
 
@@ -96,7 +97,7 @@ def test_hostile_texts_take_no_time(text: str) -> None:
 
 
 @pytest.mark.parametrize("answer", [None, True, "73", 73.0, -1, 1000])
-def test_what_cannot_be_expected_is_refused(answer: object) -> None:
+def test_invalid_expected_answer_is_refused(answer: object) -> None:
     aime.check({"answer": 0})
     with pytest.raises(ValueError, match="answer"):
         aime.check({"answer": answer})

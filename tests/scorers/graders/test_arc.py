@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchyard.scorers.graders import arc
+from benchyard.scorers.standalone.answer_file import text_of
 from tests.scorers.graders.program import run
 
 ONE = [[0, 1], [2, 3]]
@@ -49,7 +50,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("submission", "rewards"), CASES)
-def test_what_a_submission_earns(submission: Any, rewards: dict[str, float]) -> None:
+def test_rewards_of_submissions(submission: Any, rewards: dict[str, float]) -> None:
     assert arc.grade(json.dumps(submission), EXPECTED) == rewards
 
 
@@ -66,15 +67,15 @@ def test_what_a_submission_earns(submission: Any, rewards: dict[str, float]) -> 
     ],
     ids=lambda text: text[:20],
 )
-def test_what_is_no_submission_is_wrong(text: str) -> None:
+def test_invalid_submission_is_wrong(text: str) -> None:
     assert arc.grade(text, EXPECTED) == NONE
 
 
-def test_what_is_too_long_or_no_text_is_wrong() -> None:
+def test_too_long_or_undecodable_answer_is_wrong() -> None:
     right = json.dumps(CASES[0][0])
     assert arc.grade(right + " " * arc.MOST_BYTES, EXPECTED) == NONE
-    assert arc.text_of(right.encode() + b" " * arc.MOST_BYTES) == ""
-    assert arc.text_of(b"\xff" + right.encode()) == ""
+    assert text_of(right.encode() + b" " * arc.MOST_BYTES, arc.MOST_BYTES) == ""
+    assert text_of(b"\xff" + right.encode(), arc.MOST_BYTES) == ""
 
 
 grids = st.integers(1, 4).flatmap(
@@ -109,7 +110,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_whatever_is_written_is_graded(value: Any) -> None:
+def test_any_json_is_graded(value: Any) -> None:
     assert 0 <= arc.grade(json.dumps(value), EXPECTED)["pair_fraction"] <= 1
 
 
@@ -125,7 +126,7 @@ def test_whatever_is_written_is_graded(value: Any) -> None:
         {"task_id": 7, "outputs": [ONE]},
     ],
 )
-def test_what_cannot_be_expected_is_refused(expected: Any) -> None:
+def test_invalid_expected_answer_is_refused(expected: Any) -> None:
     arc.check(EXPECTED)
     with pytest.raises(ValueError, match="must be a"):
         arc.check(expected)

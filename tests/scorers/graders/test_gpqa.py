@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchyard.scorers.graders import gpqa
+from benchyard.scorers.standalone.answer_file import text_of
 from tests.scorers.graders.program import run
 
 TAKEN = {
@@ -34,18 +35,18 @@ def test_the_answer_that_is_taken(text: str) -> None:
 
 
 @given(st.text() | st.text(alphabet="ANSWERanswer:$ \tABCD"))
-def test_whatever_is_written_is_graded(text: str) -> None:
+def test_any_text_is_graded(text: str) -> None:
     assert gpqa.grade(text, {"letter": "B"})["correct"] in (0.0, 1.0)
 
 
-def test_what_is_too_long_or_no_text_is_wrong() -> None:
+def test_too_long_or_undecodable_answer_is_wrong() -> None:
     assert gpqa.extracted("Answer: C" + " " * gpqa.MOST_BYTES) is None
-    assert gpqa.text_of(b"Answer: C" + b" " * gpqa.MOST_BYTES) == ""
-    assert gpqa.text_of(b"\xffAnswer: C") == ""
+    assert text_of(b"Answer: C" + b" " * gpqa.MOST_BYTES, gpqa.MOST_BYTES) == ""
+    assert text_of(b"\xffAnswer: C", gpqa.MOST_BYTES) == ""
 
 
 @pytest.mark.parametrize("letter", [None, 2, "", "E", "AB", "c"])
-def test_what_cannot_be_expected_is_refused(letter: object) -> None:
+def test_invalid_expected_answer_is_refused(letter: object) -> None:
     gpqa.check({"letter": "A"})
     with pytest.raises(ValueError, match="letter"):
         gpqa.check({"letter": letter})

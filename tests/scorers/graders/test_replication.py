@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchyard.scorers.graders import replication
+from benchyard.scorers.standalone.answer_file import text_of
 from tests import parity
 from tests.benchmarks.samples.finding import sample
 from tests.scorers.graders.program import run
@@ -42,7 +43,7 @@ def right(actual: Any, value: Any, tolerance: Any = 0) -> bool:
         (10**400, 10**400, 0),
     ],
 )
-def test_what_is_right(actual: Any, value: Any, tolerance: Any) -> None:
+def test_values_within_the_tolerance_are_right(actual: Any, value: Any, tolerance: Any) -> None:
     assert right(actual, value, tolerance)
 
 
@@ -71,7 +72,7 @@ def test_what_is_right(actual: Any, value: Any, tolerance: Any) -> None:
         ("yes", "no", 5),
     ],
 )
-def test_what_is_wrong(actual: Any, value: Any, tolerance: Any) -> None:
+def test_values_outside_the_tolerance_are_wrong(actual: Any, value: Any, tolerance: Any) -> None:
     assert not right(actual, value, tolerance)
 
 
@@ -95,7 +96,7 @@ def test_every_task_has_its_reward_and_the_score_is_their_part() -> None:
         "{'t': 1, 'x': {'y': 2}{} }{'t': 1}",
     ],
 )
-def test_what_is_nearly_json_is_taken(text: str) -> None:
+def test_nearly_json_is_accepted(text: str) -> None:
     assert replication.grade(text, {"values": {"t": 1}, "tolerances": {}})["task_fraction"] == 1
 
 
@@ -120,14 +121,14 @@ def test_what_is_nearly_json_is_taken(text: str) -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_what_cannot_be_read_is_wrong(text: str) -> None:
+def test_unreadable_answer_is_wrong(text: str) -> None:
     assert replication.grade(text, {"values": {"t": 1}, "tolerances": {}})["task_fraction"] == 0
 
 
-def test_what_is_too_long_or_no_text_is_wrong() -> None:
+def test_too_long_or_undecodable_answer_is_wrong() -> None:
     assert replication.submission('{"t": 1}' + " " * replication.MOST_BYTES) is None
-    assert replication.text_of(b" " * (replication.MOST_BYTES + 1)) == ""
-    assert replication.text_of(b'{"t": "\xff"}') == ""
+    assert text_of(b" " * (replication.MOST_BYTES + 1), replication.MOST_BYTES) == ""
+    assert text_of(b'{"t": "\xff"}', replication.MOST_BYTES) == ""
 
 
 numbers = st.integers(-(10**6), 10**6) | st.floats(-1e6, 1e6)
@@ -139,14 +140,14 @@ values = st.recursive(
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=8), values, min_size=1, max_size=4), st.floats(0, 10))
-def test_what_is_expected_is_right_whatever_its_shape(expected: dict[str, Any], tolerance: float) -> None:
+def test_expected_values_of_any_shape_are_right(expected: dict[str, Any], tolerance: float) -> None:
     tolerances = dict.fromkeys(expected, tolerance)
     rewards = replication.grade(json.dumps(expected), {"values": expected, "tolerances": tolerances})
     assert set(rewards.values()) == {1.0}
 
 
 @given(values, st.floats(0, 10))
-def test_one_number_too_far_off_makes_it_wrong(value: Any, tolerance: float) -> None:
+def test_single_number_outside_the_tolerance_is_wrong(value: Any, tolerance: float) -> None:
     moved = copy.deepcopy(value)
     if not _move(moved_in := [moved], tolerance + 1 + 1e-3):
         return
@@ -166,7 +167,7 @@ def _move(inside: Any, by: float) -> bool:
 
 
 @given(st.text() | st.text(alphabet="{}[]'\"`json:1, "))
-def test_whatever_is_written_is_graded(text: str) -> None:
+def test_any_text_is_graded(text: str) -> None:
     rewards = replication.grade(text, {"values": {"t": 1}, "tolerances": {"t": 1}})
     assert rewards["task_fraction"] in (0.0, 1.0)
 
@@ -174,7 +175,7 @@ def test_whatever_is_written_is_graded(text: str) -> None:
 @pytest.mark.parametrize(
     "expected", [{}, {"values": {}}, {"values": [1]}, {"values": {"t": 1}, "tolerances": 3}]
 )
-def test_what_cannot_be_expected_is_refused(expected: Any) -> None:
+def test_invalid_expected_answer_is_refused(expected: Any) -> None:
     replication.check({"values": {"t": 1}, "tolerances": {}})
     with pytest.raises(ValueError, match="must be an object"):
         replication.check(expected)

@@ -60,10 +60,10 @@ def test_requirements_are_read_as_their_files_are_written() -> None:
         ('thing; os_name == "${HOME}"', "not allowed"),
         ("thing\x00", "not allowed"),
         ("thing --hash=sha256:zz", "hash"),
-        ("thing --config-settings=x", "no requirement"),
+        ("thing --config-settings=x", "not a requirement"),
     ],
 )
-def test_what_reaches_further_than_the_index_is_refused_by_name(line: str, told: str) -> None:
+def test_requirements_outside_of_the_index_are_refused_by_name(line: str, told: str) -> None:
     with pytest.raises(ValueError, match="line 2: ") as caught:
         requirements.lines(f"numpy\n{line}")
     assert told in str(caught.value)

@@ -31,7 +31,7 @@ def layer(tmp_path: Path) -> Path:
     return made
 
 
-def test_what_an_image_has_is_found_once(tmp_path: Path, layer: Path) -> None:
+def test_tools_of_an_image_are_found_once(tmp_path: Path, layer: Path) -> None:
     async def make() -> None:
         kits = KitFolders(tmp_path / "kits")
         rootfs = Rootfs((layer,), tuple(own_dirs()))
@@ -66,7 +66,7 @@ def test_a_shell_that_is_none_has_no_kit(tmp_path: Path) -> None:
         assert asyncio.run(start_tools.make(Rootfs((folder,), ()), KitFolders(tmp_path / "kits"))) is None
 
 
-def test_what_programs_ask_for_is_told() -> None:
+def test_libraries_of_a_program_are_listed() -> None:
     told = elf.needed(Path("/bin/bash").resolve().read_bytes())
     listed = subprocess.run(["ldd", "/bin/bash"], capture_output=True, text=True, check=True).stdout
     assert told

@@ -34,7 +34,7 @@ def results(tmp_path: Path, cases: list[dict[str, Any]], *words: str) -> list[di
     return found
 
 
-def test_one_command_passes_on_what_it_reads_prints_and_how_it_ends(tmp_path: Path) -> None:
+def test_command_passes_on_input_output_and_exit_status(tmp_path: Path) -> None:
     ran = run(tmp_path, "sh", "-c", "cat; echo wrong >&2; exit 7", given="héllo")
     assert (ran.returncode, ran.stdout, ran.stderr) == (7, "héllo", "wrong\n")
     assert run(tmp_path, "sh", "-c", "kill -9 $$").returncode == 137

@@ -92,7 +92,7 @@ def test_ways_to_ask(script: str, needs: ScriptNeeds) -> None:
         "<<<<<<< && | ; ; ) ( > < 2>",
     ],
 )
-def test_what_asks_for_nothing(script: str) -> None:
+def test_script_without_needs(script: str) -> None:
     assert needs_of(script) == ScriptNeeds()
 
 

@@ -94,7 +94,7 @@ class TestInBareImage(InBareImage):
             assert bad[0] == "0", bad[1]
 
     @contract(Capability.IMAGES)
-    async def test_what_lies_about_is_not_used(self, yard: DriverFixture) -> None:
+    async def test_planted_programs_are_not_used(self, yard: DriverFixture) -> None:
         made = await verifier_kit.make(needs_of(USUAL), kits_of(yard))
         script = f"PATH=$PATH:/tmp/task\n{USUAL}"
         ((reward, said),) = await self.ran(yard, made, script, {"answer": "no", **PLANTED})
@@ -132,7 +132,9 @@ class TestInBareImage(InBareImage):
         assert told["packages"] == "beside==1.5 judge==1.5"
 
     @contract(Capability.IMAGES)
-    async def test_what_the_kit_does_not_have_is_the_images_or_is_said(self, yard: DriverFixture) -> None:
+    async def test_programs_missing_in_the_kit_come_from_the_image_or_are_named(
+        self, yard: DriverFixture
+    ) -> None:
         script = """
 apt-get install -y there && echo "1: $?"
 apt-get -qq install -y -o X=y there gone; echo "2: $?"

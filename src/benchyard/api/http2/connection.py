@@ -101,7 +101,7 @@ class Http2Connection(asyncio.Protocol):
             for frame in self._frames.feed(data):
                 self._take(frame)
         except ProtocolError as error:
-            logger.info("a client was sent away: its HTTP/2 is not to be served (%s)", type(error).__name__)
+            logger.info("closed a connection with invalid HTTP/2 (%s)", type(error).__name__)
             self._fail(error.error_code)
             return
         self._wire.flush()

@@ -68,12 +68,12 @@ class FrameMeter:
     def reset(self) -> None:
         """Note a request that the client reset, or made us reset."""
         if self._resets.take(""):
-            raise DenialOfServiceError("too many requests were taken back")
+            raise DenialOfServiceError("too many requests were reset")
 
     def frame(self, kind: int, flags: int, length: int) -> None:
         """Note the beginning of a frame; raise an error if the frame is over a limit."""
         if length > MAX_FRAME_BYTES:
-            raise FrameTooLargeError("a frame is over its limit")
+            raise FrameTooLargeError("a frame is too large")
         if kind in (HeadersFrame.type, ContinuationFrame.type):
             self._block(flags, length)
         elif kind == WindowUpdateFrame.type and self._updates:
@@ -84,13 +84,13 @@ class FrameMeter:
     def _block(self, flags: int, length: int) -> None:
         self._block_bytes += length
         if self._block_bytes > MAX_BLOCK_BYTES:
-            raise DenialOfServiceError("the headers are over their limit")
+            raise DenialOfServiceError("the headers are too large")
         if flags & _END_HEADERS:
             self._block_bytes = 0
 
     def _chat(self) -> None:
         if self._chatter.take(""):
-            raise DenialOfServiceError("too many frames that ask for nothing")
+            raise DenialOfServiceError("too many frames without a request")
 
 
 class FrameReader:

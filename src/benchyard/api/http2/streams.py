@@ -85,7 +85,7 @@ def answer_headers(status: int, given: Iterable[Header]) -> list[Header]:
     headers = [(name.lower(), value.strip(b" \t")) for name, value in given]
     for name, value in headers:
         if _NAME.fullmatch(name) is None or _CONTROLS.search(value):
-            raise RuntimeError("an answer's header is none")
+            raise RuntimeError("an answer has an invalid header")
     return [(b":status", b"%d" % status), *(each for each in headers if each[0] not in _ONE_HOP)]
 
 
@@ -340,7 +340,7 @@ class Http2Stream:
                 async with asyncio.timeout_at(deadline):
                     await self._opened.wait()
             except TimeoutError:
-                logger.info("a client that took nothing of its answer was dropped")
+                logger.info("dropped a client that did not read its answer")
                 self._end(ErrorCodes.CANCEL)
 
     def _end(self, code: ErrorCodes) -> None:

@@ -141,7 +141,7 @@ def _check_headers(scope: Scope, limit: int) -> None:
     if int(length[:20]) > limit:
         raise _too_large(limit)
     if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-        raise NotDecoded("bodies are taken as they are; send it without content-encoding")
+        raise NotDecoded("encoded bodies are not supported; send it without content-encoding")
 
 
 def _too_large(limit: int) -> TooLarge:

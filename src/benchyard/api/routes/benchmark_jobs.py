@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi import Query as Parameter
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
 from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
@@ -54,7 +54,7 @@ async def plan(services: ServicesDep, body: JobPlanRequest) -> JobPlanView:
     if not any(each.asks_models for each in found.agents):
         return found
     page = await engine.jobs.records.page(Query(limit=_LOOKED_AT))
-    return with_costs(found, [await services.job_views.short(engine.jobs, each) for each in page.items])
+    return with_costs(found, [await services.job_reports.short(engine.jobs, each) for each in page.items])
 
 
 @router.get("", response_model_exclude_none=True)
@@ -64,15 +64,26 @@ async def list_jobs(
     """List jobs, newest first; their outcomes leave the scenarios out. `status` is an extension: `a,b`."""
     where = {**query.where, "status": _states(status)} if status else query.where
     page = await services.engine.jobs.records.page(replace(query, where=where))
-    jobs = [await services.job_views.short(services.engine.jobs, each) for each in page.items]
+    jobs = [await services.job_reports.short(services.engine.jobs, each) for each in page.items]
     return BenchmarkJobListView(jobs=jobs, has_more=page.has_more, total_count=page.total_count)
 
 
-@router.get("/{id}", response_model_exclude_none=True)
-async def retrieve(id: str, services: ServicesDep, suspect: SuspectRule | None = None) -> BenchmarkJobView:
-    """Look a job up, with the outcome of each scenario; `suspect` is an extension: count by another rule."""
-    job = await services.engine.jobs.get(id)
-    return job_view(job, await services.engine.jobs.trials(job), with_scenarios=True, suspect=suspect)
+@router.get("/{id}", response_model=BenchmarkJobView)
+async def retrieve(
+    id: str,
+    request: Request,
+    services: ServicesDep,
+    suspect: SuspectRule | None = None,
+    scenarios: bool = True,
+) -> Response:
+    """Look a job up, with the outcome of each scenario.
+
+    Extensions: `suspect` counts by another rule, `scenarios=false` leaves the scenarios out.
+    """
+    jobs = services.engine.jobs
+    job = await jobs.get(id)
+    report = await services.job_reports.view(jobs, job, with_scenarios=scenarios, suspect=suspect)
+    return report.respond(request)
 
 
 @router.post("/{id}/cancel", response_model_exclude_none=True)
@@ -192,5 +203,5 @@ def _states(status: str) -> list[str]:
     wanted = [each.strip().lower() for each in status.split(",") if each.strip()]
     for each in wanted:
         if each not in known:
-            raise UsageError(f"no state {each[:50]!r}; there are: {', '.join(known)}", field="status")
+            raise UsageError(f"unknown state {each[:50]!r}; known are: {', '.join(known)}", field="status")
     return wanted

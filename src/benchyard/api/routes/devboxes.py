@@ -68,7 +68,7 @@ async def retrieve(id: str, services: ServicesDep) -> DevboxView:
         return services.engine.tunnels.view(await services.engine.devboxes.get(id))
     except NotFound as error:
         if id.startswith(DEVBOX_PREFIX) and not is_well_formed(id, DEVBOX_PREFIX):
-            raise MalformedId(f"{error.message}; that is no id of a devbox", field="id") from error
+            raise MalformedId(f"{error.message}; that is not the id of a devbox", field="id") from error
         raise
 
 

@@ -6,10 +6,11 @@ from typing import Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, PlainTextResponse
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.lazy_route import LazyRoute
-from benchyard.api.metrics import METRICS_CONTENT_TYPE, job_families, metrics_text
+from benchyard.api.metrics import host_families, job_families
 from benchyard.api.reference_page import POLICY, reference_page
 from benchyard.api.responses import wait_for_answer
 from benchyard.errors import StoreError
@@ -66,13 +67,13 @@ _log = logging.getLogger(__name__)
 async def metrics(services: ServicesDep) -> PlainTextResponse:
     """Tell what the server does, in the text format of Prometheus."""
     leaks = await services.leakage.counts()
-    families = [*services.metrics.families(services.live_devboxes.live(), services.host.activity(), leaks)]
+    families = [*host_families(services.live_devboxes.live(), services.host.activity(), leaks)]
     try:
         families += job_families(*await services.engine.jobs.counts())
     except StoreError as error:
         # Report the rest even while the database is away.
         _log.warning("jobs are not counted: %s", error.message)
-    return PlainTextResponse(metrics_text(families), media_type=METRICS_CONTENT_TYPE)
+    return PlainTextResponse(services.metrics.page(families), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 @router.get("/v1/server/disk", tags=["server"], response_model_exclude_none=True)

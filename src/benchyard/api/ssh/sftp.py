@@ -104,7 +104,7 @@ class FileShell:
             if len(told) > _MOST_BYTES:
                 break
         await self.close()
-        raise asyncssh.SFTPFailure("the devbox did not say all it had to")
+        raise asyncssh.SFTPFailure("the devbox's answer is incomplete")
 
     async def close(self) -> None:
         """End the shell."""
@@ -141,7 +141,7 @@ def attributes_from_stat(told: bytes) -> asyncssh.SFTPAttrs:
     """Parse a line of `stat -c FORMAT`; raises SFTPFailure if it is malformed."""
     found = _FACTS.fullmatch(told.strip())
     if found is None:
-        raise asyncssh.SFTPFailure("the devbox's `stat` tells nothing that can be read")
+        raise asyncssh.SFTPFailure("the output of `stat` in the devbox cannot be read")
     mode = int(found[1], 16)
     size, owner, group, read, changed = (max(0, int(each)) for each in found.groups()[1:])
     return asyncssh.SFTPAttrs(
@@ -250,7 +250,7 @@ class SftpFiles(asyncssh.SFTPServer):
     async def write(self, file_obj: object, offset: int, data: bytes) -> int:
         assert isinstance(file_obj, SftpFile)
         if offset + len(data) > self._most_bytes:
-            raise asyncssh.SFTPFailure(f"a file may have {self._most_bytes} bytes here, not more")
+            raise asyncssh.SFTPFailure(f"a file has at most {self._most_bytes} bytes here")
         return await asyncio.to_thread(_write_all, file_obj.descriptor, data, offset)
 
     async def stat(self, path: bytes) -> asyncssh.SFTPAttrs:

@@ -31,7 +31,9 @@ from benchyard.store.vault import Vault, write_private
 
 HOST_KEY = "ssh-host-key"
 _MODULE = "benchyard.api.ssh.server"
-_MISSING = "this server cannot do ssh: install it with `pip install 'benchyard[ssh]'` and start it again"
+_MISSING = (
+    "this server does not support ssh: install it with `pip install 'benchyard[ssh]'` and start it again"
+)
 _LABEL_DIGITS = 32
 _BEHIND_TLS = re.compile(rf"([0-9a-f]{{{_LABEL_DIGITS}}}\.)?ssh\..+", re.IGNORECASE)
 
@@ -166,7 +168,7 @@ class SshBehindTls:
         try:
             await speak_ssh(await self._server.ready(), stream)
         except NotSupported as error:
-            logger.warning("a client was sent away: %s", error.message)
+            logger.warning("turned away an ssh client: %s", error.message)
             stream.close()
         finally:
             connection.leave()

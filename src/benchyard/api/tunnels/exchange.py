@@ -84,7 +84,7 @@ class TunnelExchange:
             elif isinstance(event, h11.Event) and not isinstance(event, h11.ConnectionClosed):
                 return event
             else:
-                raise h11.RemoteProtocolError("the connection ended where an answer was due")
+                raise h11.RemoteProtocolError("the connection ended before the answer")
 
 
 Header = tuple[bytes, bytes]
@@ -180,7 +180,7 @@ def answer_headers(asked: InboundRequest, answer: h11.Response) -> list[Header]:
     """Return the answer's headers for the client; raises h11.RemoteProtocolError if they are invalid."""
     given = list(answer.headers)
     if not 200 <= answer.status_code <= 599 or any(_CONTROLS.search(value) for _, value in given):
-        raise h11.RemoteProtocolError("an answer that is not one")
+        raise h11.RemoteProtocolError("an invalid answer")
     has_coding = any(name == b"transfer-encoding" for name, _ in given)
     dropped = frozenset([b"content-length"]) if has_coding or answer.status_code in _BODILESS else frozenset()
     headers = list(end_to_end_headers(given, dropped))

@@ -123,7 +123,7 @@ class TunnelProxy:
             raise NoAnswer("the devbox ended just now") from error
         except StillWaiting as error:
             raise AnswerLate(
-                f"port {asked.address.port} of the devbox lets nobody in", port=asked.address.port
+                f"port {asked.address.port} of the devbox accepts no connection", port=asked.address.port
             ) from error
 
     async def _watched(self, passage: TunnelConnection, idling: IdleClock, work: Any) -> None:
@@ -197,7 +197,7 @@ async def _answer(client: _Client, exchange: TunnelExchange) -> h11.Informationa
     answer = await exchange.answer()
     if isinstance(answer, h11.InformationalResponse):
         if not client.asked.upgrade:
-            raise h11.RemoteProtocolError("nobody asked for another protocol")
+            raise h11.RemoteProtocolError("the answer switches to a protocol that was not requested")
         return answer
     await client.begin(answer.status_code, answer_headers(client.asked, answer))
     async for data in exchange.body():
@@ -232,6 +232,4 @@ async def _switch(
 
 def _no_answer(client: _Client) -> NoAnswer:
     port = client.asked.address.port
-    return NoAnswer(
-        f"the program on port {port} of the devbox gave no answer that can be passed on", port=port
-    )
+    return NoAnswer(f"the program on port {port} of the devbox gave an invalid answer", port=port)

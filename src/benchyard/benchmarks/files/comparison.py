@@ -5,8 +5,8 @@ from typing import Any
 
 from benchyard.models.benchmarks import BenchmarkChange, BenchmarkRequest, BenchmarkView
 from benchyard.models.scenarios import (
+    NOTES,
     RULES_IN_METADATA,
-    SCORER_SECONDS_DEFAULT,
     InputContext,
     ScenarioChange,
     ScenarioEnvironment,
@@ -19,72 +19,26 @@ from benchyard.models.scenarios import (
 Difference = tuple[str, Any, Any]
 """Place, old value and new value; None is no value."""
 
-_DEFAULTS: dict[str, Any] = {
-    "scoring_isolation": "auto",
-    "answer_paths": [],
-    "nop_score": 0.0,
-    "scoring_network": "none",
-    "scoring_secrets": {},
-    "scoring_tracing": False,
-    "agent_network_policy": "",
-    "agent_timeout_sec": None,
-    "answer_excludes": [],
-    "scoring_blueprint_id": "",
-    "attachments": {},
-    "collect_commands": [],
-    "tries": 1,
-    "retry_prompt": "",
-    "reward_strategy": "mean",
-    "validation_type": "UNSPECIFIED",
-    "required_environment_variables": [],
-    "required_secret_names": [],
-    "scorer_timeout_sec": SCORER_SECONDS_DEFAULT,
-    "metadata": {},
-    "reference_output": "",
+_PLAIN = ("name", *(name for name in NOTES if name not in ("validated_isolation", "steps")))
+_SCENARIO_DEFAULTS = {**{name: note.default for name, note in NOTES.items()}, "metadata": {}}
+_BENCHMARK_DEFAULTS: Mapping[str, Any] = {
+    "name": None,
     "attribution": "",
     "description": "",
+    "required_environment_variables": [],
+    "required_secret_names": [],
+    "metadata": {},
+    "scenario_ids": None,
 }
-"""Field -> its value if it is left out, which is also sent to clear it."""
-_PLAIN = (
-    "name",
-    "scoring_isolation",
-    "answer_paths",
-    "nop_score",
-    "scoring_network",
-    "scoring_secrets",
-    "scoring_tracing",
-    "agent_network_policy",
-    "agent_timeout_sec",
-    "answer_excludes",
-    "scoring_blueprint_id",
-    "attachments",
-    "collect_commands",
-    "tries",
-    "retry_prompt",
-    "reward_strategy",
-    "validation_type",
-    "required_environment_variables",
-    "required_secret_names",
-    "scorer_timeout_sec",
-    "reference_output",
-)
-_BENCHMARK = (
-    "name",
-    "attribution",
-    "description",
-    "required_environment_variables",
-    "required_secret_names",
-    "metadata",
-    "scenario_ids",
-)
+"""Field -> the value that leaving it out means, which is also sent to clear it."""
 
 
 def scenario_differences(view: ScenarioView, wanted: ScenarioRequest) -> list[Difference]:
     """Return the differences field by field; empty if pushing would change nothing."""
-    found = list(_plain(_PLAIN, view, wanted))
+    found = list(_plain(_PLAIN, view, wanted, _SCENARIO_DEFAULTS))
     if wanted.validated_isolation is not None:
         # A folder without this field leaves what validation found on the server.
-        found += _plain(("validated_isolation",), view, wanted)
+        found += _plain(("validated_isolation",), view, wanted, _SCENARIO_DEFAULTS)
     found += _each("metadata", _labels(view.metadata), _labels(wanted.metadata))
     found += _each("input_context", _context(view.input_context), _context(wanted.input_context))
     environment = wanted.environment_parameters or ScenarioEnvironment()
@@ -112,7 +66,9 @@ def scenario_change(wanted: ScenarioRequest, differences: Iterable[Difference]) 
     """Return the update that removes these differences; fields that are no longer wanted are cleared."""
     places = {place.split(".")[0] for place, _, _ in differences}
     said: dict[str, Any] = {
-        name: _said(wanted, name) for name in (*_PLAIN, "metadata", "validated_isolation") if name in places
+        name: _said(wanted, name, _SCENARIO_DEFAULTS)
+        for name in (*_PLAIN, "metadata", "validated_isolation")
+        if name in places
     }
     if "input_context" in places:
         more = wanted.input_context.additional_context
@@ -132,22 +88,22 @@ def scenario_change(wanted: ScenarioRequest, differences: Iterable[Difference]) 
 
 def benchmark_differences(view: BenchmarkView, wanted: BenchmarkRequest) -> list[Difference]:
     """Return the differences field by field; empty if pushing would change nothing."""
-    return list(_plain(_BENCHMARK, view, wanted))
+    return list(_plain(_BENCHMARK_DEFAULTS, view, wanted, _BENCHMARK_DEFAULTS))
 
 
 def benchmark_change(wanted: BenchmarkRequest) -> BenchmarkChange:
     """Return the update that turns a benchmark into the wanted one."""
-    said = {name: _said(wanted, name) for name in _BENCHMARK}
+    said = {name: _said(wanted, name, _BENCHMARK_DEFAULTS) for name in _BENCHMARK_DEFAULTS}
     return BenchmarkChange.model_validate({**said, "scenario_ids": wanted.scenario_ids or []})
 
 
-def _said(owner: Any, name: str) -> Any:
+def _said(owner: Any, name: str, defaults: Mapping[str, Any]) -> Any:
     value = getattr(owner, name)
-    return _DEFAULTS.get(name) if value is None else value
+    return defaults.get(name) if value is None else value
 
 
-def _plain(names: tuple[str, ...], view: Any, wanted: Any) -> list[Difference]:
-    pairs = ((name, _said(view, name), _said(wanted, name)) for name in names)
+def _plain(names: Iterable[str], view: Any, wanted: Any, defaults: Mapping[str, Any]) -> list[Difference]:
+    pairs = ((name, _said(view, name, defaults), _said(wanted, name, defaults)) for name in names)
     return [(name, old, new) for name, old, new in pairs if (old or None) != (new or None)]
 
 

@@ -66,10 +66,10 @@ def read_yaml(path: Path, text: str) -> LocatedData:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
         said = ", ".join(part for part in (error.context, error.problem) if part)
-        raise UsageError(f"{path}{line}: {said or 'this is no YAML'}") from error
+        raise UsageError(f"{path}{line}: {said or 'this is not valid YAML'}") from error
     except (yaml.YAMLError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
         # For tags and dates that do not fit their values the library raises the last three.
-        raise UsageError(f"{path}: this is no YAML: {' '.join(str(error).split())[:300]}") from error
+        raise UsageError(f"{path}: this is not valid YAML: {' '.join(str(error).split())[:300]}") from error
     return LocatedData(path, data, node)
 
 
@@ -97,8 +97,11 @@ def stray_keys(model: type[BaseModel], data: Any, place: KeyPath = ()) -> Iterat
         if field is None:
             yield (*place, str(key)), list(model.model_fields)
             continue
-        for inner in _models(field.annotation):
-            yield from stray_keys(inner, value, (*place, key))
+        parts = enumerate(value) if isinstance(value, list) else [(None, value)]
+        for index, part in parts:
+            here = (*place, key) if index is None else (*place, key, index)
+            for inner in _models(field.annotation):
+                yield from stray_keys(inner, part, here)
 
 
 def unknown_key(key: str, known: list[str]) -> str:
@@ -115,7 +118,9 @@ def _check_shape(path: Path, text: str) -> None:
         assert event.start_mark is not None
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
-            raise UsageError(f"{path}:{line}: aliases (`*name`) are not taken here; write it out", line=line)
+            raise UsageError(
+                f"{path}:{line}: aliases (`*name`) are not supported here; write the value out", line=line
+            )
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
             raise UsageError(f"{path}:{line}: it is nested too deeply", line=line)
@@ -232,7 +237,7 @@ def read_toml(path: Path, text: str) -> LocatedData:
         found = re.search(r"\(at line (\d+), column \d+\)", str(error))
         line = f":{found[1]}" if found else ""
         said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise UsageError(f"{path}{line}: this is no TOML: {said}") from error
+        raise UsageError(f"{path}{line}: this is not valid TOML: {said}") from error
     return LocatedData(path, data, _node(data, _TomlLines(text).all(), (), 1))
 
 
@@ -247,9 +252,13 @@ def parse_json(path: Path, text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise UsageError(f"{path}:{error.lineno}: this is no JSON: {error.msg}", line=error.lineno) from error
+        raise UsageError(
+            f"{path}:{error.lineno}: this is not valid JSON: {error.msg}", line=error.lineno
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: this is no JSON: it is nested too deeply, or has odd numbers") from error
+        raise UsageError(
+            f"{path}: this is not valid JSON: it is nested too deeply, or has odd numbers"
+        ) from error
 
 
 def _node(data: object, lines: dict[KeyPath, int], place: KeyPath, line: int) -> yaml.Node:

@@ -30,6 +30,7 @@ from benchyard.errors import TooLarge, UsageError
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.scenarios import (
     RULES_IN_METADATA,
+    FolderOptions,
     InputContext,
     ScenarioEnvironment,
     ScenarioRequest,
@@ -166,12 +167,8 @@ def read_scenario(path: Path) -> ScenarioDraft:
         environment_parameters=_environment(found, folder, file.environment),
         metadata=file.metadata,
         reference_output=_reference(found, folder, file),
-        required_environment_variables=file.required_environment_variables,
-        required_secret_names=file.required_secret_names,
-        scorer_timeout_sec=file.scorer_timeout_sec,
-        validation_type=file.validation_type,
         steps=[_step(found, folder, index, part) for index, part in enumerate(file.steps or [])] or None,
-        **file.rules().model_dump(exclude={"steps"}),
+        **file.options(),
     )
     return ScenarioDraft(
         folder,
@@ -206,7 +203,7 @@ def _step(found: LocatedData, folder: BoundedFolder, index: int, part: StepPart)
     place = ("steps", index)
     problem = part.problem or f"{part.folder}/problem.md"
     if not folder.has(problem):
-        raise found.refuse((*place, "name"), f"there is no file {problem}, which says what is to be done")
+        raise found.refuse((*place, "name"), f"there is no file {problem}, the problem statement")
     there = [name for each in references.FILE_NAMES if folder.has(name := f"{part.folder}/{each}")]
     if len(there) > 1 and part.reference is None:
         raise UsageError(f"{folder.path}: keep one of {' and '.join(there)}; or say which: `reference: NAME`")
@@ -245,7 +242,8 @@ def _check(found: LocatedData, file: ScenarioFile) -> None:
     """Raise UsageError for parts of the file that contradict or miss each other."""
     if file.isolation == "answer" and not file.answer_paths:
         raise found.refuse(
-            ("isolation",), "isolation: `answer` needs `answer_paths`, a list of what is taken"
+            ("isolation",),
+            "isolation: `answer` needs `answer_paths`, a list of the files and folders to take",
         )
     for key in file.metadata or {}:
         if key in RULES_IN_METADATA:
@@ -253,7 +251,11 @@ def _check(found: LocatedData, file: ScenarioFile) -> None:
             raise found.refuse(("metadata", key), f"metadata: write `{name}:` instead of `{key}`")
     launch = ("environment", "launch_parameters")
     given = (found.data.get("environment") or {}).get("launch_parameters")
-    for place, known in located_values.stray_keys(LaunchParameters, given, launch):
+    options = {name: found.data[name] for name in FolderOptions.model_fields if name in found.data}
+    for place, known in (
+        *located_values.stray_keys(LaunchParameters, given, launch),
+        *located_values.stray_keys(FolderOptions, options),
+    ):
         raise found.refuse(
             place, f"{'.'.join(map(str, place[:-1]))}: {located_values.unknown_key(str(place[-1]), known)}"
         )
@@ -261,7 +263,7 @@ def _check(found: LocatedData, file: ScenarioFile) -> None:
 
 def _statement(found: LocatedData, folder: BoundedFolder, file: ScenarioFile) -> str:
     if not folder.has(file.problem):
-        raise found.refuse(("problem",), f"there is no file {file.problem}, which says what is to be done")
+        raise found.refuse(("problem",), f"there is no file {file.problem}, the problem statement")
     return _at(found, ("problem",), folder, file.problem)
 
 

@@ -23,17 +23,11 @@ from benchyard.models.scenarios import (
     AGENT_SECONDS_MAX,
     MAX_SCORERS,
     MAX_STEPS,
-    MAX_TRIES,
-    SCORER_SECONDS_MAX,
-    EnvName,
+    FolderOptions,
     IsolationChoice,
     LongText,
     Name,
-    RewardStrategy,
     ScorerName,
-    ScoringRules,
-    ValidatedIsolation,
-    ValidationType,
 )
 
 NAME = "scenario.yaml"
@@ -260,7 +254,7 @@ class StepPart(FilePart):
         return f"{STEPS}/{self.name}"
 
 
-class ScenarioFile(FilePart):
+class ScenarioFile(FolderOptions, FilePart):
     """The whole of a `scenario.yaml`."""
 
     name: Name
@@ -272,26 +266,7 @@ class ScenarioFile(FilePart):
     reference: InnerPath | None = None
     """File of the reference output, if it is not called reference.patch, .sh or .txt."""
     isolation: IsolationChoice = "auto"
-    validated_isolation: ValidatedIsolation | None = None
-    """Isolation that validation found; used for grading if `isolation` is not set."""
-    answer_paths: list[Annotated[str, Field(min_length=1, max_length=4096)]] | None = None
-    nop_score: WireFloat | None = Field(default=None, ge=0, le=1)
-    scoring_network: ShortText | None = None
-    """`none`, `host`, or a network policy by its id or name."""
-    scoring_secrets: dict[str, str] | None = None
-    scoring_tracing: WireBool | None = None
-    """True if scorers need a debugger, a tracer or a leak checker, which are refused otherwise."""
-    agent_network_policy: ShortText | None = None
-    """Network policy of the agent, by id or name; preparations use that of the environment."""
-    validation_type: ValidationType | None = None
-    required_environment_variables: list[EnvName] | None = None
-    required_secret_names: list[EnvName] | None = None
-    scorer_timeout_sec: WireInt | None = Field(default=None, gt=0, le=SCORER_SECONDS_MAX)
-    tries: WireInt | None = Field(default=None, ge=1, le=MAX_TRIES)
-    retry_prompt: LongText | None = None
-    """Prompt for the agent between two tries; `{output}` is replaced by the scorers' output."""
     steps: list[StepPart] | None = Field(default=None, max_length=MAX_STEPS)
-    reward_strategy: RewardStrategy | None = None
     metadata: Metadata | None = None
 
     @model_validator(mode="after")
@@ -300,18 +275,7 @@ class ScenarioFile(FilePart):
             raise PydanticCustomError("rounds", "give either `steps` or several `tries`, not both")
         return self
 
-    def rules(self) -> ScoringRules:
-        """Scoring rules of the scenario, as the wire has them."""
-        return ScoringRules(
-            scoring_isolation=self.isolation,
-            validated_isolation=self.validated_isolation,
-            answer_paths=self.answer_paths,
-            nop_score=self.nop_score,
-            scoring_network=self.scoring_network,
-            scoring_secrets=self.scoring_secrets,
-            scoring_tracing=self.scoring_tracing,
-            agent_network_policy=self.agent_network_policy,
-            tries=self.tries,
-            retry_prompt=self.retry_prompt,
-            reward_strategy=self.reward_strategy,
-        )
+    def options(self) -> dict[str, Any]:
+        """Return the optional fields that it has in the same form as the wire, and the isolation."""
+        same = {name: getattr(self, name) for name in FolderOptions.model_fields}
+        return {**same, "scoring_isolation": self.isolation}

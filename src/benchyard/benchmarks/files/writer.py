@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel
 
 from benchyard.benchmarks.files import bounded_folder, scenario_file
 from benchyard.benchmarks.files.scenario_draft import EnvironmentOrigin, StartingFile, starting_file_of
@@ -14,6 +15,7 @@ from benchyard.benchmarks.files.scenario_file import TEXTS
 from benchyard.models.launch import LaunchParameters
 from benchyard.models.scenarios import (
     RULES_IN_METADATA,
+    FolderOptions,
     ScenarioEnvironment,
     ScenarioView,
     ScoringFunction,
@@ -75,31 +77,23 @@ def scenario_contents(
     functions = view.scoring_contract.scoring_function_parameters
     data["scorers"] = [_scorer(contents, each, scripts) for each in functions]
     data["isolation"] = view.scoring_isolation or "auto"
-    validated = view.validated_isolation
-    own = {key: value for key, value in view.metadata.items() if key not in RULES_IN_METADATA}
+    data |= {name: _plain(value) for name in FolderOptions.model_fields if (value := getattr(view, name))}
     data |= _given(
         {
-            "validated_isolation": validated.model_dump(exclude_defaults=True) if validated else None,
-            "answer_paths": view.answer_paths,
-            "nop_score": view.nop_score or None,
-            "scoring_network": view.scoring_network,
-            "scoring_secrets": view.scoring_secrets,
-            "scoring_tracing": view.scoring_tracing or None,
-            "agent_network_policy": view.agent_network_policy or None,
-            "validation_type": view.validation_type,
-            "required_environment_variables": view.required_environment_variables,
-            "required_secret_names": view.required_secret_names,
-            "scorer_timeout_sec": view.scorer_timeout_sec,
-            "tries": view.tries,
-            "retry_prompt": view.retry_prompt,
             "steps": [_step(contents, view, each, scripts) for each in view.steps or []],
-            "reward_strategy": view.reward_strategy,
-            "metadata": own,
+            "metadata": {key: value for key, value in view.metadata.items() if key not in RULES_IN_METADATA},
         }
     )
     if view.reference_output:
         contents.add(references.file_name(view), view.reference_output)
     return contents
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as a file holds it."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value.model_dump(exclude_defaults=True) if isinstance(value, BaseModel) else value
 
 
 def _step(

@@ -70,7 +70,7 @@ def check_supported(part: TaskEnvironmentPart, folder: BoundedFolder, where: str
         needs[text] = folder.has(f"{FOLDER}/{name}")
     for need, is_there in needs.items():
         if is_there:
-            raise UsageError(f"{where}: it needs {need}, which no driver here has")
+            raise UsageError(f"{where}: it needs {need}, which no driver here supports")
 
 
 def origin_of(
@@ -293,7 +293,7 @@ def tree_of(archive: bytes) -> FileTree:
             for about in opened:
                 found.take(opened, about)
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise UsageError(f"the build context is no archive of files: {error}") from error
+        raise UsageError(f"the build context is not an archive of files: {error}") from error
     taken = {parent for name in (*found.files, *found.links, *found.folders) for parent in _parents(name)}
     return FileTree(found.files, found.links, tuple(each for each in found.folders if each not in taken))
 
@@ -434,5 +434,5 @@ def _plain(path: str, *, spaces: bool = False) -> str:
     """Return a path without special meaning in a Dockerfile; raises UsageError for any other."""
     odd = set("$\\\"'`\n\r\0") if spaces else set("$\\\"'`\n\r\0 \t;&|<>()*?[]#~!{}")
     if set(path) & odd:
-        raise UsageError(f"the path {path[:200]!r} has letters that a Dockerfile takes for something else")
+        raise UsageError(f"the path {path[:200]!r} has characters with a special meaning in a Dockerfile")
     return path

@@ -51,6 +51,7 @@ from benchyard.models.scenarios import (
     ScenarioRequest,
     ScenarioView,
     ScoringContract,
+    TaskOptions,
     of_round,
 )
 from benchyard.models.scoring import references
@@ -246,7 +247,7 @@ class _Maker:
                 )
                 for each in functions
             ],
-            **{name: getattr(view, name) or None for name in unmapped_parts.RULES},
+            **{name: getattr(view, name) or None for name in unmapped_parts.EXPORTED},
         )
 
     @property
@@ -352,8 +353,7 @@ def dataset_toml(name: str, about: Mapping[str, Any], tasks: Sequence[tuple[str,
     )
 
 
-_OVERRIDES = {name: name for name in (*unmapped_parts.RULES, "scorer_timeout_sec", "agent_timeout_sec")}
-_OVERRIDES["scoring_isolation"] = "isolation"
+_OVERRIDES = {**{name: name for name in TaskOptions.model_fields}, "scoring_isolation": "isolation"}
 _OTHER_NAMES = ("name", "attachments", "scoring_network", "agent_network_policy", "scoring_blueprint_id")
 """Fields that differ only because ids and names do."""
 
@@ -428,7 +428,7 @@ def with_overrides(text: str, part: unmapped_parts.BenchyardTable) -> str:
     if not said:
         return text
     data = tomllib.loads(text)
-    table = toml_writer.dump({"metadata": {unmapped_parts.SECTION: said}}).removeprefix("[metadata]\n\n")
+    table = toml_writer.dump({"metadata": {unmapped_parts.SECTION: said}})
     longer = f"{text.rstrip()}\n\n{table}"
     try:
         tomllib.loads(longer)

@@ -178,24 +178,24 @@ class _Reader:
         for index, hook in enumerate(self.file.verifier.collect):
             if hook.service != "main":
                 raise self.found.refuse(
-                    ("verifier", "collect", index), "side services by compose are not here"
+                    ("verifier", "collect", index), "side services by compose are not supported"
                 )
 
     def _check_artifact(self, part: ArtifactPart, place: located_values.KeyPath) -> None:
         if part.service not in (None, "main"):
-            raise self.found.refuse(place, "side services by compose are not here")
+            raise self.found.refuse(place, "side services by compose are not supported")
         if any(set(each) & set("*?[") for each in part.exclude):
-            raise self.found.refuse(place, "`exclude` with patterns is not taken; name files and folders")
+            raise self.found.refuse(place, "patterns in `exclude` are not supported; name files and folders")
 
     def _at(self, *place: str) -> str:
         return f"{self.found.path}:{self.found.line(place)}"
 
     def _instruction(self, name: str) -> str:
         if not self.folder.has(name):
-            raise UsageError(f"{self.folder.path}: there is no {name}, which says what is to be done")
+            raise UsageError(f"{self.folder.path}: there is no {name}, the problem statement")
         text = without_canary(self.folder.text(name))
         if not text.strip():
-            raise UsageError(f"{self.folder.path / name}: it says nothing")
+            raise UsageError(f"{self.folder.path / name}: it is empty")
         return text
 
     def _first_instruction(self) -> str:
@@ -206,14 +206,14 @@ class _Reader:
     def _steps(self, user: str) -> list[Step]:
         """Return the steps of a task that has several."""
         if self.file.steps and self.file.verifier.is_separate:
-            raise self.found.refuse(("verifier",), "steps with a separate verifier are not taken")
+            raise self.found.refuse(("verifier",), "steps with a separate verifier are not supported")
         return [self._step(index, part, user) for index, part in enumerate(self.file.steps)]
 
     def _step(self, index: int, part: TaskStepPart, user: str) -> Step:
         here = f"{STEPS}/{part.name}"
         if part.verifier.is_separate:
             raise self.found.refuse(
-                ("steps", index, "verifier"), "a step cannot have a verifier of its own image"
+                ("steps", index, "verifier"), "a step cannot have a verifier image of its own"
             )
         verifier = part.verifier.model_copy(update={"user": part.verifier.user or self.file.verifier.user})
         setup = [environments.healthcheck_command(part.healthcheck)] if part.healthcheck else []
@@ -251,7 +251,7 @@ class _Reader:
         if self._are_tests_baked():
             scorer["tests"] = None
         elif not scripts and not (self.file.steps and step is None):
-            raise UsageError(f"{self.folder.path}: there is no {folders[-1]}/{TEST_SCRIPT}, which grades")
+            raise UsageError(f"{self.folder.path}: there is no {folders[-1]}/{TEST_SCRIPT}, the test script")
         elif step:
             scorer["tests"] = _step_tests(step[0])
         if scripts:
@@ -399,7 +399,7 @@ def task_folders_in(folder: Path) -> list[Path]:
         return [folder]
     found = sorted(_below(folder, _DEEPEST), key=lambda path: path.relative_to(folder).parts)
     if not found:
-        raise UsageError(f"{folder}: there is no task in it, that is no folder with a task.toml")
+        raise UsageError(f"{folder}: it holds no task: no folder in it has a task.toml")
     if len(found) > MOST_TASKS:
         raise UsageError(f"{folder}: {len(found)} tasks are too many for a benchmark: {MOST_TASKS} at most")
     return found

@@ -3,18 +3,17 @@
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import StringConstraints
 
 from benchyard.benchmarks.base import PUBLIC_KEY
 from benchyard.benchmarks.files import located_values
 from benchyard.benchmarks.files.bounded_folder import BoundedFolder
 from benchyard.benchmarks.files.located_values import FilePart
 from benchyard.models.scenarios import (
-    MAX_TRIES,
+    NOTES,
     IsolationChoice,
-    LongText,
     ScenarioRequest,
-    ValidatedIsolation,
+    TaskOptions,
 )
 from benchyard.models.scoring.attachments import MOST_PACKED_BYTES, PackedFile
 
@@ -22,24 +21,12 @@ ATTACHMENT = "task"
 """Name of the attachment with these files."""
 SECTION = "benchyard"
 """Name of the table in `[metadata]`."""
-RULES = (
-    "validated_isolation",
-    "answer_paths",
-    "answer_excludes",
-    "nop_score",
-    "tries",
-    "retry_prompt",
-    "required_secret_names",
-    "scoring_secrets",
-    "scoring_tracing",
-)
-"""Fields that scenarios and the table have in common."""
+EXPORTED = tuple(name for name in TaskOptions.model_fields if NOTES[name].harbor is None)
+"""Fields of a scenario that a task has no place for but the table."""
 _PARTS = ("environment", "tests", "solution")
 _STEP_PARTS = ("tests", "solution", "workdir")
 _MOST_BYTES = 4 * 1024**2
 """Most bytes of kept files that are not needed to run or grade it."""
-
-Path = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 
 
 class ScorerNote(FilePart):
@@ -50,7 +37,7 @@ class ScorerNote(FilePart):
     weight: float
 
 
-class BenchyardTable(FilePart):
+class BenchyardTable(TaskOptions, FilePart):
     """The table `[metadata.benchyard]`."""
 
     name: str | None = None
@@ -58,19 +45,8 @@ class BenchyardTable(FilePart):
     benchmark: str | None = None
     """The public benchmark that it belongs to."""
     isolation: IsolationChoice | None = None
-    validated_isolation: ValidatedIsolation | None = None
-    answer_paths: list[Path] | None = Field(default=None, max_length=100)
-    answer_excludes: list[Path] | None = Field(default=None, max_length=100)
-    nop_score: float | None = Field(default=None, ge=0, le=1)
     reward: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     """Name of the reward that is the score, if there are several and none is called `reward`."""
-    tries: int | None = Field(default=None, ge=1, le=MAX_TRIES)
-    retry_prompt: LongText | None = None
-    required_secret_names: list[str] | None = None
-    scoring_secrets: dict[str, str] | None = None
-    scoring_tracing: bool | None = None
-    scorer_timeout_sec: int | None = Field(default=None, gt=0)
-    agent_timeout_sec: float | None = Field(default=None, gt=0)
     network: Literal["server"] | None = None
     """Set if the scenario names no networks: it has the server's default."""
     scoring_network: Literal["none"] | None = None
@@ -97,8 +73,8 @@ def apply_table(
     request: ScenarioRequest, part: BenchyardTable, known: IsolationChoice | None = None
 ) -> ScenarioRequest:
     """Apply the table to a request; a `known` isolation takes precedence over the table's."""
-    same = [*RULES, "scorer_timeout_sec", "agent_timeout_sec"]
-    changes: dict[str, Any] = {name: value for name in same if (value := getattr(part, name)) is not None}
+    values = {name: getattr(part, name) for name in TaskOptions.model_fields}
+    changes: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if part.isolation is not None and known is None:
         changes["scoring_isolation"] = part.isolation
     if part.required_secret_names is not None:

@@ -46,7 +46,7 @@ printed() {{
         gsub(/^[ \\t\\r]+|[ \\t\\r]+$/, "", line); sub(/^score[ \\t]*=[ \\t]*/, "", line)
         if (line !~ /^[+-]?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]+)?$/) exit 1
         if (line + 0 < 0 || line + 0 > 1) exit 1
-        printf "%.9g", line + 0 }}' "$logs/$1.out") || fail "$1: its last line is no number from 0 to 1"
+        printf "%.9g", line + 0 }}' "$logs/$1.out") || fail "$1: its last line is not a number from 0 to 1"
     scored "$1" "$2" "$score"
 }}
 # NAME WEIGHT MAIN: the rewards that were printed as JSON.
@@ -164,7 +164,7 @@ def _offered(made: _Tests, functions: Sequence[ScoringFunction]) -> str:
     if made.grader is None:
         return ""
     if made.programs.graded is None:
-        raise UsageError("what runs the graded for those who grade is not here; export it with the CLI")
+        raise UsageError("the program that runs answers for graders is not here; export it with the CLI")
     made.add(_GRADED, made.programs.graded(made.user, made.view.scoring_secrets or {}), _PROGRAM)
     is_closed = all(each.scorer.get("user") or each.scorer.get("type") == AST_GREP for each in functions)
     closed = 'chmod -R go= "$tests" "$logs" "$work" || exit 1\n' if is_closed else 'chmod 755 "$work"\n'
@@ -179,7 +179,7 @@ def scorer_key(scorer: Mapping[str, Any]) -> str:
 def _part(made: _Tests, function: ScoringFunction) -> str:
     type = str(function.scorer.get("type", ""))
     if type == HARBOR:
-        raise UsageError(f"scorer {function.name}: a {HARBOR} beside others cannot be exported")
+        raise UsageError(f"scorer {function.name}: a {HARBOR} together with other scorers cannot be exported")
     if scorer_key(function.scorer) in made.programs.shipped:
         return f"# {function.name}\n{_shipped(made, function)}"
     if type not in _PARTS:
@@ -220,7 +220,7 @@ def _custom(made: _Tests, function: ScoringFunction) -> str:
     type = str(function.scorer.get("custom_scorer_type"))
     script = made.programs.custom.get(type)
     if script is None:
-        raise UsageError(f"scorer {function.name}: nobody registered the custom scorer {type!r}")
+        raise UsageError(f"scorer {function.name}: there is no registered custom scorer {type!r}")
     path = made.add(f"scorers/{function.name}.sh", script)
     params = function.scorer.get("scorer_params")
     return _printed(made, function, made.shell(function, path), params)
@@ -249,7 +249,7 @@ def _python(made: _Tests, name: str, needs: PythonNeeds) -> str:
     if needs.requirements:
         words = " ".join(shlex.quote(each) for each in needs.requirements)
         lines += f'uv pip install --quiet --python "$work/{name}/bin/python" {words} || '
-        lines += f'fail "{name}: its packages cannot be had"\n'
+        lines += f'fail "{name}: its packages cannot be installed"\n'
     return lines
 
 

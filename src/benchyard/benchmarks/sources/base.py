@@ -144,7 +144,7 @@ def check_revision(revision: str) -> None:
     """Raise DatasetError unless it is a commit or a valid name of a branch or tag."""
     if not _REVISION.fullmatch(revision) or ".." in revision or "//" in revision:
         raise DatasetError(
-            f"{revision[:200]!r} is no revision; give a commit, or the name of a branch or tag"
+            f"{revision[:200]!r} is not a revision; give a commit, or the name of a branch or tag"
         )
 
 
@@ -153,6 +153,6 @@ def check_path(path: str) -> None:
     parts = PurePosixPath(path).parts
     odd = any(ord(letter) < 32 or letter == "\\" for letter in path)
     if not parts or path.startswith("/") or ".." in parts or odd or len(path) > _LONGEST_PATH:
-        raise DatasetError(f"{path[:200]!r} is no path inside a dataset")
+        raise DatasetError(f"{path[:200]!r} is not a path inside a dataset")
     if ".git" in parts or str(PurePosixPath(path)) in (".", ""):
-        raise DatasetError(f"{path[:200]!r} is no path inside a dataset")
+        raise DatasetError(f"{path[:200]!r} is not a path inside a dataset")

@@ -42,8 +42,8 @@ def disk_errors(folder: Path) -> Iterator[None]:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         where = error.filename or folder
         raise DatasetError(
-            f"{where}: {error.strerror or error}; "
-            f"{'free space there' if full else 'see to it'}, or name another folder with BENCHYARD_DATASETS"
+            f"{where}: {error.strerror or error}; {'free space there' if full else 'check that path'}, or "
+            "name another folder with BENCHYARD_DATASETS"
         ) from error
 
 

@@ -48,7 +48,7 @@ class Hub:
         if "@" in urlsplit(self.address).netloc:
             raise DatasetError("HF_ENDPOINT must be an address without a name and a password")
         if self.token is not None and not _TOKEN.fullmatch(self.token):
-            raise DatasetError("the token for the hub has letters that no token has; see to HF_TOKEN")
+            raise DatasetError("the token for the hub has characters that no token has; check HF_TOKEN")
 
     def authorization(self, url: str) -> dict[str, str]:
         """Return the header that opens gated files, for the hub's own address only."""
@@ -95,7 +95,7 @@ def open_response(client: httpx.Client, hub: Hub, url: str, headers: dict[str, s
                 yield answer
                 return
             url = _next(url, response)
-    raise DatasetError(f"{_host(url)} redirects without an end")
+    raise DatasetError(f"{_host(url)} redirects endlessly")
 
 
 def retry(step: Callable[[], T], grown: Callable[[], int], limits: FetchLimits, what: str) -> T:
@@ -134,7 +134,7 @@ def _sent(client: httpx.Client, url: str, headers: dict[str, str]) -> Iterator[h
     try:
         request = client.build_request("GET", url, headers={"Accept-Encoding": "identity", **headers})
     except httpx.InvalidURL as error:
-        raise DatasetError(f"{_host(url)} redirects to what is no address") from error
+        raise DatasetError(f"{_host(url)} redirects to an invalid address") from error
     with interruptions(url):
         response = client.send(request, stream=True)
     try:
@@ -168,10 +168,10 @@ def _next(url: str, response: httpx.Response) -> str:
     try:
         target = urljoin(url, response.headers["Location"])
     except ValueError as error:
-        raise DatasetError(f"{_host(url)} redirects to what is no address") from error
+        raise DatasetError(f"{_host(url)} redirects to an invalid address") from error
     parts = _split(target)
     if parts is None:
-        raise DatasetError(f"{_host(url)} redirects to what is neither https:// nor http://")
+        raise DatasetError(f"{_host(url)} redirects to an address that is neither https:// nor http://")
     if urlsplit(url).scheme == "https" and parts[0] != "https":
         raise DatasetError(f"{_host(url)} redirects from https:// to http://, which is not followed")
     return target
@@ -284,12 +284,12 @@ class Download:
             if status == 416 and found[2] == str(have):
                 return None
         self._partial.remove()
-        raise Interruption("the file has changed since it was begun", wait=0)
+        raise Interruption("the file has changed since the download began", wait=0)
 
     def _total(self, answer: HubResponse, start: int) -> int | None:
         coded = answer.response.headers.get("Content-Encoding", "identity")
         if coded != "identity":
-            raise DatasetError(f"{self._wanted.name} comes as {coded[:20]!r}, which was not asked for")
+            raise DatasetError(f"{self._wanted.name} comes as {coded[:20]!r}, which was not requested")
         length = answer.response.headers.get("Content-Length", "")
         rest = int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
         total = answer.size if rest is None else start + rest
@@ -311,7 +311,7 @@ class Download:
                 self._check_size(have)
                 if time.monotonic() > self._deadline:
                     raise DatasetError(
-                        f"{self._wanted.name} was not whole after {self._limits.seconds:.0f} seconds; "
+                        f"{self._wanted.name} was not complete after {self._limits.seconds:.0f} seconds; "
                         "try again: what is there already is kept"
                     )
                 file.write(chunk)
@@ -347,9 +347,7 @@ class Download:
 
     def _refused(self, status: int) -> DatasetError:
         if status in (401, 403):
-            return DatasetError(
-                f"{self._wanted.name}: the hub wants to know who asks ({status})", status=status
-            )
+            return DatasetError(f"{self._wanted.name}: the hub asks for a token ({status})", status=status)
         if status == 404:
             return DatasetError(f"{self._wanted.name} is not there (404)", status=status)
         return DatasetError(f"{self._wanted.name}: the hub answered {status}", status=status)

@@ -41,12 +41,14 @@ class GitUrl:
 def parse_url(url: str) -> GitUrl:
     """Return an address that is safe for git; raises UsageError for any other."""
     if not _PLAIN.fullmatch(url):
-        raise UsageError("the address of a git repository has no spaces and no odd letters, and is not empty")
+        raise UsageError(
+            "the address of a git repository must not be empty, and must not have spaces or quotes"
+        )
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise UsageError("this is no address of a git repository") from error
+        raise UsageError("this is not the address of a git repository") from error
     if parts.scheme not in _SCHEMES or not url[len(parts.scheme) :].startswith("://"):
         raise UsageError(_other_form(url))
     _check_host(parts.scheme, host)
@@ -79,7 +81,7 @@ def split_ref(given: str) -> tuple[str, str | None]:
     try:
         check_revision(ref)
     except DatasetError as error:
-        raise UsageError(f"after the `@` stands a branch, tag or commit, not {ref[:100]!r}") from error
+        raise UsageError(f"`@` must be followed by a branch, tag or commit, not {ref[:100]!r}") from error
     return f"{scheme}://{host}{slash}{path[:at]}", ref
 
 
@@ -87,14 +89,14 @@ def _check_host(scheme: str, host: str) -> None:
     if scheme == "file" and host:
         raise UsageError("a repository on this machine is given as file:///path/to/it")
     if scheme != "file" and not _HOST.fullmatch(host if ":" not in host else f"[{host}]"):
-        raise UsageError("the address of a git repository has no host that could be asked")
+        raise UsageError("the address of a git repository has no valid host")
 
 
 def _other_form(url: str) -> str:
     allowed = "; give an address that begins with https://, http://, ssh:// or file://"
     if _SCP.fullmatch(url) and "::" not in url:
         return f"write ssh://USER@HOST/PATH instead of USER@HOST:PATH{allowed}"
-    return f"this is no address of a git repository{allowed}"
+    return f"this is not the address of a git repository{allowed}"
 
 
 _LIMITS = FetchLimits()

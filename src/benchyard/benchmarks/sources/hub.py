@@ -131,7 +131,7 @@ def _content(answer: HubResponse) -> bytes:
     for chunk in answer.response.iter_raw():
         content += chunk
         if len(content) > _MOST_ANSWER_BYTES:
-            raise DatasetError("the hub's answer does not end")
+            raise DatasetError("the hub's answer is too long")
     return content
 
 

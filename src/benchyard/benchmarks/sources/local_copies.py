@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from benchyard.benchmarks.sources.base import GitTree, HubDataset, SourceFile, check_path
+from benchyard.benchmarks.sources.base import HubDataset, SourceFile, check_path
 from benchyard.benchmarks.sources.downloads import is_whole
 from benchyard.benchmarks.sources.records import is_data
 from benchyard.errors import DatasetError, TooLarge
@@ -35,22 +35,6 @@ def files_in_copy(source: HubDataset, given: Path) -> dict[str, Path]:
     if missing:
         raise DatasetError(f"{given} lacks {_names(missing)}; {_what_is_there(given, there)}")
     return {path: place for path, place in found.items() if place is not None}
-
-
-def tree_in_copy(source: GitTree, given: Path) -> Path:
-    """Return the folder of a repository's copy that has all that the source names; raises DatasetError.
-
-    If the given folder holds only one folder, like archives of repositories, that one may be it.
-    """
-    if not given.is_dir():
-        raise DatasetError(f"{given} is no folder; give the folder of a copy of the repository")
-    inner = [path for path in given.iterdir() if path.is_dir() and not path.is_symlink()]
-    for folder in (given, *inner[: len(inner) == 1]):
-        if all(os.path.lexists(folder / path) for path in source.paths):
-            return folder
-    missing = [path for path in source.paths if not os.path.lexists(given / path)]
-    told = ", ".join(missing[:_SHOWN])
-    raise DatasetError(f"{given} lacks {told}; give the folder that has it, as in the repository")
 
 
 def is_official(source: HubDataset, found: Mapping[str, Path]) -> bool:
@@ -123,7 +107,9 @@ def unpack(given: Path, work: Path) -> Path:
         with tarfile.open(given, "r|*") as tar:
             _Unpacking(folder, given).all(tar)
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DatasetError(f"{given}: this is no tar, or half-downloaded: {error}; get it again") from error
+        raise DatasetError(
+            f"{given}: this is not a tar archive, or it is half-downloaded: {error}; get it again"
+        ) from error
     except OSError as error:
         raise DatasetError(f"{error.filename or given}: {error.strerror or error}") from error
     return folder

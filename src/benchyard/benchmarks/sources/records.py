@@ -92,7 +92,9 @@ def _jsonl_gz(path: Path) -> Iterator[Row]:
     except EOFError as error:
         raise DatasetError(f"{path}:{row}: {_CUT} {row}; fetch it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise DatasetError(f"{path}: this is no gzip, or damaged: {error}; fetch it again") from error
+        raise DatasetError(
+            f"{path}: this is not a gzip file, or it is damaged: {error}; fetch it again"
+        ) from error
 
 
 def _json_lines(path: Path, file: "BinaryIO | gzip.GzipFile") -> Iterator[Row]:
@@ -105,7 +107,7 @@ def _json_lines(path: Path, file: "BinaryIO | gzip.GzipFile") -> Iterator[Row]:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
             cut = not line.endswith(b"\n")
-            said = f"{_CUT} {row}; fetch it again" if cut else f"this is no JSON: {_reason(error)}"
+            said = f"{_CUT} {row}; fetch it again" if cut else f"this is not valid JSON: {_reason(error)}"
             raise DatasetError(f"{path}:{number}: {said}", line=number) from error
         yield _checked(found, f"{path}:{number}")
 
@@ -134,7 +136,7 @@ def _json(path: Path) -> Iterator[Row]:
         said = "half-downloaded: the file ends in the middle; fetch it again" if cut else _reason(error)
         raise DatasetError(f"{path}:{error.lineno}: {said}", line=error.lineno) from error
     except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{path}: this is no JSON: {_reason(error)}") from error
+        raise DatasetError(f"{path}: this is not valid JSON: {_reason(error)}") from error
     yield from _from_json(path, found)
 
 
@@ -171,7 +173,7 @@ def _csv(path: Path) -> Iterator[Row]:
                 values = next(reader, None)
             except csv.Error as error:
                 cut = "unexpected end of data" in str(error)
-                said = f"{_CUT} {row}; fetch it again" if cut else f"this is no CSV: {error}"
+                said = f"{_CUT} {row}; fetch it again" if cut else f"this is not valid CSV: {error}"
                 raise DatasetError(f"{path}:{reader.line_num}: {said}", line=reader.line_num) from error
             if values is None:
                 return
@@ -240,7 +242,7 @@ def _parquet_reason(path: Path, row: int, error: Exception) -> str:
         begins = file.read(4) == b"PAR1"
     if begins and "footer" in str(error):
         return "half-downloaded: the file has no end"
-    return f"this is no parquet, or damaged after row {row}: {_reason(error)}"
+    return f"this is not a parquet file, or it is damaged after row {row}: {_reason(error)}"
 
 
 def _checked(row: object, where: str) -> Row:

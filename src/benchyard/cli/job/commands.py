@@ -124,9 +124,11 @@ COLUMNS: Mapping[str, Callable[[BenchmarkJobView], object]] = {
     "MEAN": lambda view: _means(view),
     "AGE": lambda view: age(view.create_time_ms),
 }
-NARROW = Narrow(shorten=["NAME"], drop=["AGENTS", "AGE", "TRIALS"])
+NARROW = Narrow(shorten=["NAME", "AGENTS"], drop=["AGE", "ID", "TRIALS"])
 _ELSEWHERE = {
+    "compare": "benchyard.cli.job.compare:compare",
     "export": "benchyard.cli.job.export:export",
+    "gate": "benchyard.cli.job.compare:gate",
     "logs": "benchyard.cli.job.logs:logs",
     "rescore": "benchyard.cli.job.rescore:rescore",
     "resume": "benchyard.cli.job.again:resume",
@@ -203,7 +205,7 @@ def _states(given: str | None) -> set[str]:
     known = {state.value for state in JobState}
     if found - known:
         raise UsageError(
-            f"{', '.join(sorted(found - known))} is no state; known are {', '.join(sorted(known))}"
+            f"{', '.join(sorted(found - known))} is not a state; known are {', '.join(sorted(known))}"
         )
     return found
 

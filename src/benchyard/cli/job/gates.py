@@ -18,6 +18,8 @@ BELOW = 20
 """Exit status if a mean is below the required one."""
 SUSPECT = 21
 """Exit status if a score is suspect and the rule is `fail`."""
+INCONCLUSIVE = 21
+"""Exit status of `job gate` if the results decide nothing."""
 UNSCORED = 22
 """Exit status if more trials have no score than are allowed."""
 UNFINISHED = 1
@@ -28,8 +30,8 @@ STATUSES = {
     2: "a mistake in the flags; nothing was started",
     4: "there is no job, benchmark or scenario of that name",
     5: "what is asked for does not fit the job as it is now",
-    BELOW: "--fail-under: a mean is below, or nothing was scored",
-    SUSPECT: "--suspect fail: a score is suspect",
+    BELOW: "--fail-under: a mean is below, or nothing was scored; of `job gate`: it fails",
+    SUSPECT: "--suspect fail: a score is suspect; of `job gate`: inconclusive",
     UNSCORED: "--fail-under: more trials are unscored than --max-unscored allows",
     130: "Ctrl-C; the job goes on",
 }

@@ -85,9 +85,7 @@ async def _fetch_all(given: str, folder: Path | None, run_id: str | None, scenar
         id = scenario_id_in(view, trials, scenario) if scenario else None
         chosen = [each for each in trials if _is_wanted(view, each, run_id, id)]
         if not chosen:
-            raise NotFound(
-                "no trial of this job is such a one; `benchyard job summary -e` shows what there is"
-            )
+            raise NotFound("no trial of this job matches; `benchyard job summary -e` shows what there is")
         target = folder if folder is not None else Path(f"job-logs-{view.id}")
         wanted = trial_folders(view, trials, chosen, target)
         with _Progress(len(wanted)) as progress:

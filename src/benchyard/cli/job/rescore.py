@@ -8,7 +8,7 @@ import click
 from benchyard.cli.connection import connect
 from benchyard.cli.job.names import find_job
 from benchyard.cli.progress import spinner
-from benchyard.cli.render import echo_sentence, output_option, print_table, show, wire
+from benchyard.cli.render import echo_sentence, output_option, print_table, score_text, show, wire
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.plain_text import clean
@@ -140,8 +140,8 @@ def _print_changes(changes: Sequence[ScoreChange], means: Sequence[MeanChange]) 
             clean(each.agent),
             clean(each.scenario_name),
             str(each.attempt),
-            _score(each.old_score),
-            _score(each.score),
+            score_text(each.old_score),
+            score_text(each.score),
             "changed" if each.is_other else "",
             clean(f"not scored again: {each.note}") if each.note else "",
         ]
@@ -152,9 +152,5 @@ def _print_changes(changes: Sequence[ScoreChange], means: Sequence[MeanChange]) 
     narrow = Narrow(["AGENT", "SCENARIO"], ["ATTEMPT", "NOTE"])
     print_table([titles[at] for at in kept], [[row[at] for at in kept] for row in rows], narrow)
     click.echo()
-    told = [[clean(each.agent), _score(each.old_mean), _score(each.mean)] for each in means]
+    told = [[clean(each.agent), score_text(each.old_mean), score_text(each.mean)] for each in means]
     print_table(["AGENT", "OLD MEAN", "NEW MEAN"], told, Narrow(["AGENT"]))
-
-
-def _score(score: float | None) -> str:
-    return "-" if score is None else f"{score:.3f}"

@@ -77,7 +77,7 @@ def plan_text(plan: JobPlanView, pending_secrets: list[str]) -> str:
         first, *rest = indented(_agent(each), 4)
         lines += [f"  {first}", *rest]
     lines += ["", *(_missing(plan) or ["nothing has to be installed or built first"])]
-    lines += [f"the secret {name} would be made of your {name.partition('_')[2]}" for name in pending_secrets]
+    lines += [f"the secret {name} would be made from ${name.partition('_')[2]}" for name in pending_secrets]
     lines += ["", "scenarios:", *(f"  {name}" for name in [*names[:_MOST_NAMES], *more])]
     return "\n".join([*lines, "", "nothing was started"])
 

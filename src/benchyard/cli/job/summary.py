@@ -31,6 +31,7 @@ from benchyard.cli.render import (
     output_option,
     pairs,
     print_table,
+    score_text,
     show,
     when,
 )
@@ -185,7 +186,7 @@ def _going(progress: AgentProgress) -> list[str]:
     return [
         clean(progress.agent_name + model),
         f"{ended}/{progress.n_trials}",
-        _score(progress.mean_score),
+        score_text(progress.mean_score),
         str(progress.unscored),
         str(progress.n_suspect),
         str(progress.retries),
@@ -396,12 +397,12 @@ def _told_suspect(row: ScenarioOutcome, why: str) -> str:
     """Return the reason of a suspicion, with the original scores if they count differently."""
     given = [each.score for each in row.attempts if each.score is not None and not each.is_superseded]
     is_changed = bool(given) and row.score is not None and abs(sum(given) / len(given) - row.score) > _CLOSE
-    scores = f" (scored {', '.join(_score(each) for each in given)})" if is_changed else ""
+    scores = f" (scored {', '.join(score_text(each) for each in given)})" if is_changed else ""
     return f"suspect{scores}: {why}"
 
 
 def _marked(score: float | None, *, is_suspect: bool) -> str:
-    return f"{_score(score)} suspect" if is_suspect else _score(score)
+    return f"{score_text(score)} suspect" if is_suspect else score_text(score)
 
 
 def _suspect(outcome: BenchmarkOutcome) -> str:
@@ -414,7 +415,7 @@ def _rounds(row: ScenarioOutcome) -> str:
     """Return the score of each round, attempt by attempt."""
     counting = [each for each in row.attempts if each.rounds and not each.is_superseded]
     told = (
-        ", ".join(f"{each.name or each.number} {_score(each.score)}" for each in attempt.rounds)
+        ", ".join(f"{each.name or each.number} {score_text(each.score)}" for each in attempt.rounds)
         for attempt in counting
     )
     return "; ".join(told)
@@ -433,18 +434,14 @@ def _share(count: int, outcome: BenchmarkOutcome) -> str:
 
 def _of_completed(outcome: BenchmarkOutcome) -> str:
     """Return the mean of the completed attempts, if it differs from the mean."""
-    told = _score(outcome.average_score)
-    return "" if told == _score(outcome.mean_score) else told
+    told = score_text(outcome.average_score)
+    return "" if told == score_text(outcome.mean_score) else told
 
 
 def _interval(outcome: BenchmarkOutcome) -> str:
     if outcome.mean_score is None or outcome.mean_low is None or outcome.mean_high is None:
-        return _score(outcome.mean_score)
+        return score_text(outcome.mean_score)
     return f"{outcome.mean_score:.3f} ({outcome.mean_low:.3f} to {outcome.mean_high:.3f})"
-
-
-def _score(score: float | None) -> str:
-    return "-" if score is None else f"{score:.3f}"
 
 
 def _amount(outcome: BenchmarkOutcome, kind: str) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from benchyard.cli.render import (
     output_option,
     pairs,
     print_paged,
+    score_text,
     show,
     show_many,
     show_removed,
@@ -30,14 +30,11 @@ from benchyard.cli.render import (
 )
 from benchyard.cli.run.report import (
     EXCERPT,
+    RunDetails,
     StepSelection,
-    command_lines,
-    fetch_trajectory,
-    lines_to_ask,
-    scorer_lines,
+    fetch_details,
     spending,
     steps_options,
-    tamper_lines,
     traces_of,
     trajectory_lines,
 )
@@ -51,7 +48,6 @@ from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.runs import (
     ENDED_RUNS,
     BenchmarkRunView,
-    RunExecutionListView,
     RunState,
     ScenarioRunView,
 )
@@ -89,7 +85,7 @@ COLUMNS: Mapping[str, Callable[[RunRow], object]] = {
     "KIND": lambda row: row.kind,
     "OF": lambda row: row.of,
     "STATE": lambda row: row.state,
-    "SCORE": lambda row: _score(row.score),
+    "SCORE": lambda row: score_text(row.score),
     "DURATION": lambda row: duration(row.duration_ms),
     "AGE": lambda row: age(row.start_time_ms),
 }
@@ -186,10 +182,17 @@ def show_(given: str, steps: StepSelection | None, full: bool, output: str) -> N
             data = {**wire(found), "scenario_runs": [wire(each) for each in children]}
             lines = _benchmark_lines(found, children, names)
         else:
-            detail = _detail(client, found, full=full or output != "text")
-            data = detail.data()
+            with_all = full or output != "text"
+            details = fetch_details(
+                client,
+                found,
+                full=with_all,
+                most_commands=100 if with_all else 3,
+                of_agent=TRIAL_KEY in found.metadata,
+            )
+            data = {**wire(found), **details.data("executions")}
             wanted = steps or (_ALL if full else EXCERPT)
-            lines = _scenario_lines(detail, names, wanted, full=full)
+            lines = _scenario_lines(details, names, wanted, full=full)
         text = [] if output != "text" else list(lines)
     if output != "text":
         show(data, output, "")
@@ -309,23 +312,6 @@ async def _fetch(places: Mapping[str, Path]) -> None:
             await fetch_logs(client, id, folder)
 
 
-@dataclass(frozen=True)
-class _Detail:
-    """A scenario run with its commands and its trajectory."""
-
-    run: ScenarioRunView
-    executions: RunExecutionListView
-    trajectory: dict[str, Any] | str | None
-
-    def data(self) -> dict[str, Any]:
-        """Return all as one value for -o json."""
-        return {
-            **wire(self.run),
-            "executions": wire(self.executions)["executions"],
-            "trajectory": self.trajectory if isinstance(self.trajectory, dict) else None,
-        }
-
-
 class _Names:
     """Names of scenarios and benchmarks, each requested once."""
 
@@ -388,7 +374,7 @@ def _state(given: str | None, kind: str | None) -> str | None:
     word = _SPELLED.get(given.lower(), given.lower())
     known = {each.value for each in RunState} if kind != "benchmark" else set(_BENCHMARK_RUN_STATES)
     if word not in known:
-        raise UsageError(f"{given!r} is no state of a run; known are {', '.join(sorted(known))}")
+        raise UsageError(f"{given!r} is not a state of a run; known are {', '.join(sorted(known))}")
     return word
 
 
@@ -428,16 +414,10 @@ def _benchmark_row(view: BenchmarkRunView, names: _Names) -> RunRow:
     )
 
 
-def _detail(client: Client, view: ScenarioRunView, *, full: bool) -> _Detail:
-    executions = client.scenarios.runs.executions(
-        view.id, lines=lines_to_ask(full=full), limit=100 if full else 3, of_agent=TRIAL_KEY in view.metadata
-    )
-    traces = traces_of(view)
-    return _Detail(view, executions, fetch_trajectory(client, view.id, traces[0]) if traces else None)
-
-
-def _scenario_lines(detail: _Detail, names: _Names, wanted: StepSelection, *, full: bool) -> Iterator[str]:
-    view = detail.run
+def _scenario_lines(
+    details: RunDetails, names: _Names, wanted: StepSelection, *, full: bool
+) -> Iterator[str]:
+    view = details.run
     result = view.scoring_contract_result
     scenario = view.scenario.name if view.scenario else names.scenario(view.scenario_id)
     job_id, trial_id = view.metadata.get(JOB_KEY), view.metadata.get(TRIAL_KEY)
@@ -451,7 +431,7 @@ def _scenario_lines(detail: _Detail, names: _Names, wanted: StepSelection, *, fu
             "trial": trial_id,
             "state": _word(view.state),
             "result": _result(view),
-            "score": _score(result.score) if result else None,
+            "score": score_text(result.score) if result else None,
             "why": view.failure_reason or (result and (result.answer_failure or result.scorer_note)),
             "suspect": "; ".join(result.suspicions) if result else None,
             "rewards": ", ".join(f"{key} {value:.3g}" for key, value in result.rewards.items())
@@ -473,14 +453,9 @@ def _scenario_lines(detail: _Detail, names: _Names, wanted: StepSelection, *, fu
         }
     ).splitlines()
     if not full and not wanted.is_excerpt:
-        yield from trajectory_lines(detail.trajectory or "there is none", traces_of(view), wanted)
+        yield from trajectory_lines(details.trajectory or "there is none", traces_of(view), wanted)
         return
-    if result is not None:
-        yield from scorer_lines(result, full=full)
-    yield from command_lines(detail.executions, "agent" if trial_id else "command", full=full)
-    if detail.trajectory is not None:
-        yield from trajectory_lines(detail.trajectory, traces_of(view), wanted)
-    yield from tamper_lines(view.tamper_report, full=full)
+    yield from details.lines("agent" if trial_id else "command", wanted, full=full)
     yield ""
     yield "next"
     yield f"  benchyard run logs {view.id}"
@@ -503,7 +478,7 @@ def _benchmark_lines(
             "benchmark": f"{names.benchmark(view.benchmark_id)} (revision {view.benchmark_revision})",
             "job": job_id,
             "state": _word(view.state),
-            "score": None if view.score is None else _score(view.score),
+            "score": None if view.score is None else score_text(view.score),
             "scenario runs": len(children) if len(children) < _MOST_CHILDREN else f"over {_MOST_CHILDREN}",
             "not begun": f"{len(pending)}: {', '.join(map(names.scenario, pending[:_MOST_NAMED]))}"
             + (", ..." if len(pending) > _MOST_NAMED else "")
@@ -538,7 +513,7 @@ def _child(view: ScenarioRunView, names: _Names) -> list[object]:
         names.scenario(view.scenario_id),
         _word(view.state),
         _result(view) or "",
-        _score(result.score if result else None),
+        score_text(result.score if result else None),
         duration(view.duration_ms),
         view.id,
         (why or "")[:300],
@@ -569,7 +544,3 @@ def _final_state(view: ScenarioRunView) -> str | None:
 def _word(state: str) -> str:
     """Return a state in the spelling of the command line."""
     return "cancelled" if state == "canceled" else str(state)
-
-
-def _score(score: float | None) -> str:
-    return "-" if score is None else f"{score:.3f}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from benchyard.cli.render import duration, indented, size, table_lines
+from benchyard.cli.render import duration, indented, size, table_lines, wire
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.plain_text import LONGEST_LINE, clean, clean_lines, shorter
@@ -241,9 +241,40 @@ def traces_of(run: ScenarioRunView) -> list[Trace]:
     return [each for each in run.traces if each.kind == "atif"]
 
 
-def lines_to_ask(*, full: bool) -> int:
-    """Return the number of lines of each command to request from the server."""
-    return _MOST_LINES if full else COMMAND_LINES
+@dataclass(frozen=True)
+class RunDetails:
+    """A scenario run with its commands and its trajectory."""
+
+    run: ScenarioRunView
+    executions: RunExecutionListView
+    trajectory: dict[str, Any] | str | None
+    """A text is the reason why it could not be read."""
+
+    def data(self, executions: str) -> dict[str, Any]:
+        """Return commands, under this name, and trajectory for -o json."""
+        return {
+            executions: wire(self.executions)["executions"],
+            "trajectory": self.trajectory if isinstance(self.trajectory, dict) else None,
+        }
+
+    def lines(self, what: str, wanted: StepSelection, *, full: bool) -> Iterator[str]:
+        """Yield scorers, commands (each called `what`), trajectory and tamper report."""
+        if self.run.scoring_contract_result is not None:
+            yield from scorer_lines(self.run.scoring_contract_result, full=full)
+        yield from command_lines(self.executions, what, full=full)
+        if self.trajectory is not None:
+            yield from trajectory_lines(self.trajectory, traces_of(self.run), wanted)
+        yield from tamper_lines(self.run.tamper_report, full=full)
+
+
+def fetch_details(
+    client: Client, run: ScenarioRunView, *, full: bool, most_commands: int, of_agent: bool
+) -> RunDetails:
+    """Fetch the last commands of a run, of its agent or all, and its first trajectory."""
+    lines = _MOST_LINES if full else COMMAND_LINES
+    executions = client.scenarios.runs.executions(run.id, lines=lines, limit=most_commands, of_agent=of_agent)
+    traces = traces_of(run)
+    return RunDetails(run, executions, fetch_trajectory(client, run.id, traces[0]) if traces else None)
 
 
 def scorer_lines(result: ContractResult, *, full: bool) -> Iterator[str]:

@@ -17,6 +17,7 @@ from benchyard.cli.render import (
     facts,
     output_option,
     print_paged,
+    score_text,
     show,
     show_many,
     table_lines,
@@ -25,14 +26,11 @@ from benchyard.cli.render import (
 )
 from benchyard.cli.run.report import (
     EXCERPT,
+    RunDetails,
     StepSelection,
-    command_lines,
-    fetch_trajectory,
-    lines_to_ask,
-    scorer_lines,
+    fetch_details,
     spending,
     steps_options,
-    tamper_lines,
     traces_of,
     trajectory_lines,
 )
@@ -42,7 +40,7 @@ from benchyard.client.lookup import scenario_id_in
 from benchyard.client.plain_text import clean
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.jobs import BenchmarkJobView
-from benchyard.models.runs import RunExecutionListView, ScenarioRunView
+from benchyard.models.runs import ScenarioRunView
 from benchyard.models.trials import TrialView
 
 TrialKind = Literal["passed", "not-passed", "crashed", "unscored", "suspect"]
@@ -53,7 +51,9 @@ _MOST_OTHERS = 10
 _SHOWN_NAMES = 10
 _WORST = ("crashed", "not_passed", "unscored", None, "passed")
 """Outcomes from worst to best: the worst of several trials is shown unless the user chooses one."""
+_MOST_COMMANDS = 10
 _ALL = StepSelection()
+_NO_DETAILS: Mapping[str, Any] = {"agent_executions": [], "trajectory": None}
 
 
 @click.group()
@@ -145,7 +145,8 @@ def show_(
         else:
             job = find_job(client, given)
             chosen, others = _chosen(client, job, scenario, agent_name, attempt)
-        report = _report(client, job, chosen, others, full=full or output != "text")
+        details = _details(client, chosen, full=full or output != "text")
+    report = TrialReport(job, chosen, others, details)
     if output != "text":
         show(report.data(), output, "")
         return
@@ -163,37 +164,32 @@ class TrialReport:
     job: BenchmarkJobView
     trial: TrialView
     others: Sequence[TrialView]
-    run: ScenarioRunView | None
-    executions: RunExecutionListView
-    trajectory: dict[str, Any] | str | None
+    details: RunDetails | None
+    """None while the run does not exist yet, and after its deletion."""
 
     def data(self) -> dict[str, Any]:
         """Return all as one value for -o json."""
         return {
             "trial": wire(self.trial),
             "agent_label": _labels(self.job)[self.trial.agent],
-            "scenario_run": wire(self.run) if self.run else None,
-            "agent_executions": wire(self.executions)["executions"],
-            "trajectory": self.trajectory if isinstance(self.trajectory, dict) else None,
+            "scenario_run": wire(self.details.run) if self.details else None,
+            **(self.details.data("agent_executions") if self.details else _NO_DETAILS),
             "other_trial_ids": [each.id for each in self.others],
         }
 
     def lines(self, wanted: StepSelection, *, full: bool) -> Iterator[str]:
         """Yield the report as text for people."""
-        yield from _head(self.job, self.trial, self.run).splitlines()
+        details = self.details
+        yield from _head(self.job, self.trial, details.run if details else None).splitlines()
         if not full and not wanted.is_excerpt:
-            traces = traces_of(self.run) if self.run else []
-            yield from trajectory_lines(self.trajectory or "there is none", traces, wanted)
+            traces = traces_of(details.run) if details else []
+            trajectory = details.trajectory if details else None
+            yield from trajectory_lines(trajectory or "there is none", traces, wanted)
             return
         yield from _others(self.job, self.trial, self.others)
         yield from _stages(self.trial)
-        if self.run is not None and self.run.scoring_contract_result is not None:
-            yield from scorer_lines(self.run.scoring_contract_result, full=full)
-        yield from command_lines(self.executions, "agent", full=full)
-        if self.run is not None and self.trajectory is not None:
-            yield from trajectory_lines(self.trajectory, traces_of(self.run), wanted)
-        if self.run is not None:
-            yield from tamper_lines(self.run.tamper_report, full=full)
+        if details is not None:
+            yield from details.lines("agent", wanted, full=full)
         yield from _next(self.job, self.trial, is_excerpt=wanted.is_excerpt)
 
 
@@ -230,7 +226,7 @@ def _columns(
         "SCENARIO": lambda each: each.scenario_name,
         "ATTEMPT": lambda each: f"{each.attempt}{f' (try {each.retry + 1})' if each.retry else ''}",
         "OUTCOME": lambda each: result_of(each) + (", tried again" if each.is_superseded else ""),
-        "SCORE": lambda each: _score(each.score),
+        "SCORE": lambda each: score_text(each.score),
         "DURATION": lambda each: duration(each.duration_ms),
         "WHY": lambda each: failure_reason(each)[:300],
     }
@@ -305,22 +301,14 @@ def _badness(trial: TrialView) -> tuple[int, float, int, int]:
     return _WORST.index(trial.outcome), score, trial.agent, trial.attempt
 
 
-def _report(
-    client: Client, job: BenchmarkJobView, trial: TrialView, others: Sequence[TrialView], *, full: bool
-) -> TrialReport:
-    run: ScenarioRunView | None = None
-    executions = RunExecutionListView(executions=[], total_count=0)
-    trajectory: dict[str, Any] | str | None = None
-    if trial.scenario_run_id is not None:
-        try:
-            run = client.scenarios.runs.retrieve(trial.scenario_run_id)
-        except NotFound:
-            # The run may not exist yet, or may be deleted.
-            return TrialReport(job, trial, others, None, executions, None)
-        executions = client.scenarios.runs.executions(run.id, lines=lines_to_ask(full=full), of_agent=True)
-        if traces := traces_of(run):
-            trajectory = fetch_trajectory(client, run.id, traces[0])
-    return TrialReport(job, trial, others, run, executions, trajectory)
+def _details(client: Client, trial: TrialView, *, full: bool) -> RunDetails | None:
+    if trial.scenario_run_id is None:
+        return None
+    try:
+        run = client.scenarios.runs.retrieve(trial.scenario_run_id)
+    except NotFound:
+        return None
+    return fetch_details(client, run, full=full, most_commands=_MOST_COMMANDS, of_agent=True)
 
 
 def _head(job: BenchmarkJobView, trial: TrialView, run: ScenarioRunView | None) -> str:
@@ -342,7 +330,9 @@ def _head(job: BenchmarkJobView, trial: TrialView, run: ScenarioRunView | None) 
             "why": failure_reason(trial),
             "suspect": "; ".join(trial.suspicions[1:]) if trial.is_suspect else None,
             "exit status": trial.exit_status,
-            "rounds": ", ".join(f"{each.name or each.number} {_score(each.score)}" for each in trial.rounds),
+            "rounds": ", ".join(
+                f"{each.name or each.number} {score_text(each.score)}" for each in trial.rounds
+            ),
             "rewards": ", ".join(f"{name} {value:.3g}" for name, value in trial.rewards.items()),
             **spending(trial.usage),
             "isolation": _isolation(trial),
@@ -360,8 +350,8 @@ def _head(job: BenchmarkJobView, trial: TrialView, run: ScenarioRunView | None) 
 def _told_score(trial: TrialView) -> str | None:
     if trial.score is None:
         return "0.000 (a crash counts 0)" if trial.outcome == "crashed" else None
-    before = [_score(each.score) for each in trial.earlier_scores]
-    return _score(trial.score) + (f" (before it was scored again: {', '.join(before)})" if before else "")
+    before = [score_text(each.score) for each in trial.earlier_scores]
+    return score_text(trial.score) + (f" (before it was scored again: {', '.join(before)})" if before else "")
 
 
 def _isolation(trial: TrialView) -> str | None:
@@ -384,7 +374,7 @@ def _others(job: BenchmarkJobView, trial: TrialView, others: Sequence[TrialView]
     yield ""
     yield f"{len(others)} more of this scenario; --agent and --attempt choose, and so does a trial's id"
     rows = [
-        [clean(labels[each.agent]), str(each.attempt), result_of(each), _score(each.score), each.id]
+        [clean(labels[each.agent]), str(each.attempt), result_of(each), score_text(each.score), each.id]
         for each in others[:_MOST_OTHERS]
     ]
     titles = ["AGENT", "ATTEMPT", "OUTCOME", "SCORE", "ID"]
@@ -432,7 +422,3 @@ def quote_name(name: str) -> str:
 
 def _labels(job: BenchmarkJobView) -> list[str]:
     return [config.label for config in job.job_spec.agent_configs]
-
-
-def _score(score: float | None) -> str:
-    return "-" if score is None else f"{score:.3f}"

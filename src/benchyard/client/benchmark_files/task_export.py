@@ -129,7 +129,7 @@ class _Exporter:
         environment = view.environment
         if environment and environment.snapshot_id:
             raise UsageError(
-                "its devbox starts from a snapshot, which no Dockerfile tells; describe it by a Dockerfile"
+                "its devbox starts from a snapshot, which is not a Dockerfile; describe it by one"
             )
         image = self._image(environment.blueprint_id) if environment and environment.blueprint_id else None
         scoring = self._image(view.scoring_blueprint_id) if view.scoring_blueprint_id else None
@@ -167,7 +167,7 @@ class _Exporter:
             asked = self._client.blueprints.get(id).parameters
         except NotFound as error:
             raise UsageError(
-                f"its devbox starts from {id}, an image of this server that no Dockerfile tells; "
+                f"its devbox starts from {id}, an image of this server without a Dockerfile; "
                 "describe it by a Dockerfile"
             ) from error
         odd = [name for name in _UNEXPORTABLE if getattr(asked, name)]

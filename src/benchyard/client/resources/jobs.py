@@ -27,6 +27,7 @@ from benchyard.client.operations import (
 from benchyard.client.request_fields import JobPageFields, TrialFields, body_of
 from benchyard.errors import BenchyardError, ServerUnreachable, StillWaiting
 from benchyard.models.base import RenameRequest
+from benchyard.models.comparisons import ComparisonView, GateView
 from benchyard.models.job_plans import JobPlanView
 from benchyard.models.jobs import (
     ENDED_JOBS,
@@ -267,6 +268,37 @@ class Jobs(VerbGroup[S]):
             next_look = max(delay, (now - begin) * _PAUSE_FOR_EACH_LOOK)
             yield from pause(next_look if deadline is None else min(next_look, max(0.0, deadline - now)))
             delay = min(delay * 2, LATER_LOOKS_SECONDS)
+
+    @call
+    def compare(
+        self, a: str, b: str, *, cluster: str | None = None, suspect: SuspectRule | None = None
+    ) -> Steps[ComparisonView]:
+        """Compare agent b with agent a on the scenarios that both have scored.
+
+        Each is the id of a job, or ID:AGENT with the index or label of one of its agents. `cluster` is a key
+        of the scenarios' metadata, such as `repo`: scenarios of one value may succeed and fail together.
+        """
+        query = {"a": a, "b": b, "cluster": cluster, "suspect": suspect}
+        return (yield from fetch(Request("GET", "/v1/compare", query), ComparisonView))
+
+    @call
+    def gate(
+        self,
+        a: str,
+        b: str,
+        margin: float = 0.0,
+        *,
+        max_unscored: str = "0",
+        cluster: str | None = None,
+        suspect: SuspectRule | None = None,
+    ) -> Steps[GateView]:
+        """Say whether agent b is worse than agent a by more than a margin: pass, fail or inconclusive.
+
+        More unscored attempts than `max_unscored`, such as 3 or 5%, count by what they could change.
+        """
+        query: dict[str, str | None] = {"a": a, "b": b, "margin": str(margin), "max_unscored": max_unscored}
+        query |= {"cluster": cluster, "suspect": suspect}
+        return (yield from fetch(Request("GET", "/v1/gate", query), GateView))
 
     @call
     def artifacts(self, id: str, starting_after: str | None = None) -> Steps[ArtifactListView]:

@@ -79,7 +79,7 @@ class ScenarioRuns(VerbGroup[S]):
 
         run = yield from long_poll(ask, timeout)
         if run.state is RunState.RUNNING:
-            raise Conflict(f"nobody has asked for a score of scenario run {id}; call `score` first")
+            raise Conflict(f"no score was requested for scenario run {id}; call `score` first")
         if run.state in (RunState.SCORED, RunState.COMPLETED) and run.scoring_contract_result is not None:
             return run
         why = f": {run.failure_reason}" if run.failure_reason else ""

@@ -26,7 +26,7 @@ class Absent:
     """Stands in the place of a noun that this product does not have."""
 
     def __init__(self, noun: str, instead: str) -> None:
-        self._message = f"{noun} are not there: {instead}"
+        self._message = f"{noun} are not supported: {instead}"
 
     def __repr__(self) -> str:
         return f"<Absent: {self._message}>"

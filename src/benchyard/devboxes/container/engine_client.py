@@ -105,7 +105,7 @@ class ContainerEngine:
             raise StartFailed(message, step="engine", remedy=_REMEDY) from error
         if greeting.is_error or "api-version" not in greeting.headers:
             message = (
-                f"what answers at {self.path} is no container engine: name another with the option socket"
+                f"the server at {self.path} is not a container engine: name another with the option socket"
             )
             raise StartFailed(message, step="engine")
         major, minor = min(_NEWEST, _version(greeting.headers["api-version"]))

@@ -17,30 +17,34 @@ _MOST_TRIES = 10
 
 
 def answer_open(connection: socket.socket, message: dict[str, Any], *, can_change_user: bool) -> NoReturn:
-    """Open the file, send the descriptor or the error, and end (in a forked child of the first process)."""
+    """Open the files, send descriptors or the error, and end (in a forked child of the first process).
+
+    Further files of the same user are listed under `more`.
+    """
     reply: dict[str, Any] = {"seq": message["seq"], "ok": True}
     opened: list[int] = []
     try:
-        opened.append(_open_as(message, can_change_user=can_change_user))
+        user = users.find(message["user"])
+        user.become(can_change=can_change_user)
+        os.umask(0o022)
+        for each in (message, *message.get("more", ())):
+            reply["path"] = each["path"]
+            opened.append(_open(each, users.expand(each["path"], user), can_change_user=can_change_user))
         if message["write"]:
             # Its other end closes with this process: a program can be run once no process here can write it.
             opened.append(os.pipe2(os.O_CLOEXEC)[0])
     except (OSError, LookupError, ValueError) as error:
         number = error.errno if isinstance(error, OSError) else None
-        reply = {"seq": message["seq"], "ok": False, "errno": number, "text": str(error)}
+        reply |= {"ok": False, "errno": number, "text": str(error)}
     try:
-        wire.send(connection, reply, opened)
+        wire.send(connection, reply, opened if reply["ok"] else [])
         for descriptor in opened:
             os.close(descriptor)
     finally:
         os._exit(0)
 
 
-def _open_as(message: dict[str, Any], *, can_change_user: bool) -> int:
-    user = users.find(message["user"])
-    path = users.expand(message["path"], user)
-    user.become(can_change=can_change_user)
-    os.umask(0o022)
+def _open(message: dict[str, Any], path: str, *, can_change_user: bool) -> int:
     flags = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     if message["write"]:
         if message.get("emptied_for"):
@@ -96,7 +100,7 @@ def create_fresh(path: str, flags: int, mode: int, parent: int | None = None) ->
             return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=parent)
         except FileExistsError:
             continue
-    raise OSError(errno.EEXIST, "another file is put in its place again and again", path)
+    raise OSError(errno.EEXIST, "it is replaced by another file again and again", path)
 
 
 _MODE = 0o755

@@ -20,7 +20,7 @@ def main() -> None:
     meeting.connect(sys.argv[1])
     request, descriptors = wire.receive(meeting)
     if request is None:
-        sys.exit("whoever started this container has gone away")
+        sys.exit("the process that started this container is gone")
     processes.set_title("benchyard")
     # Python would end itself on this signal; without a handler, a first process ignores signals from inside.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

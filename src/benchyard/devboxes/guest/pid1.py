@@ -390,7 +390,7 @@ class Pid1:
             return told
         # An allowed call may not have been carried out yet; a process that stands still is in no call.
         with self.freezer.held() as is_still:
-            return {**told, "ok": is_still, "text": "what runs in it did not stand still for it"}
+            return {**told, "ok": is_still, "text": "its processes could not be frozen for it"}
 
     def _treat_all(self, operation: str) -> bool:
         """Freeze, thaw or kill every process but our own; return False if one got away."""
@@ -574,7 +574,7 @@ class Pid1:
         """Handle the end of a child: a supervisor, one that opened a file, or an orphan of a supervisor."""
         job = self.openings.pop(pid, None)
         if job is not None and status != 0:
-            text = "the process that was to look was stopped or killed inside the devbox"
+            text = "the process that looked was stopped or killed inside the devbox"
             answer = {"seq": job.sequence, "ok": False, "errno": _EIO, "text": text}
             self._send(job.connection, answer)
         held = next((each for each in self._all_supervisors() if each.pid == pid), None)
@@ -614,7 +614,7 @@ class Pid1:
         with self.freezer.held() as is_still:
             found = find_owners(self._others())
         if not is_still:
-            raise TimeoutError(_ETIMEDOUT, "what runs in it did not stand still to be listed")
+            raise TimeoutError(_ETIMEDOUT, "its processes could not be frozen to be listed")
         return found
 
     def _look(self, connection: socket.socket, message: dict[str, Any]) -> None:

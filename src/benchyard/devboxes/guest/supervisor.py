@@ -297,7 +297,7 @@ class Supervisor:
             processes.kill_round(os.getpid())
         elif now > since + _END_SECONDS:
             self.ending_since = None
-            self.error = "what the command had started could not be killed"
+            self.error = "processes that the command had started could not be killed"
             self.exit_status = _KILLED if self.exit_status is None else self.exit_status
         elif now > self.asked_at + _ASK_SECONDS:
             self.asked_at = now

@@ -125,15 +125,6 @@ def set_aside(descriptor: int, size: int) -> None:
         _check(result, "fallocate")
 
 
-def sync_filesystem(path: str) -> None:
-    """Write everything of the filesystem that holds `path` to disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        _check(_libc.syncfs(descriptor), f"syncfs {path}")
-    finally:
-        os.close(descriptor)
-
-
 def clone_tree(path: str) -> int:
     """Return a detached copy of one mount at `path`, without the mounts below it."""
     flags = _OPEN_TREE_CLONE | os.O_CLOEXEC

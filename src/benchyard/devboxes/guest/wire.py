@@ -8,6 +8,9 @@ from typing import Any
 MAX_MESSAGE = 160 * 1024
 """Most bytes of a packet: less than the kernel's default socket buffer."""
 _MAX_DESCRIPTORS = 16
+_CONTROL_BYTES = socket.CMSG_LEN(_MAX_DESCRIPTORS * 4)
+_buffers = [bytearray(MAX_MESSAGE)]
+"""Buffers for messages that no thread receives into at the moment."""
 
 
 def send(sock: socket.socket, message: dict[str, Any], descriptors: tuple[int, ...] | list[int] = ()) -> None:
@@ -24,12 +27,17 @@ def ancillary(descriptors: tuple[int, ...] | list[int]) -> list[tuple[int, int, 
 
 def receive(sock: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
     """Return the next message and its descriptors; None at the end of the connection."""
-    space = socket.CMSG_LEN(_MAX_DESCRIPTORS * 4)
-    data, control, _flags, _address = sock.recvmsg(MAX_MESSAGE, space, socket.MSG_CMSG_CLOEXEC)
+    # Reused: memory for the largest message would be mapped and unmapped for each small one.
+    buffer = _buffers.pop() if _buffers else bytearray(MAX_MESSAGE)
+    try:
+        size, control, _flags, _address = sock.recvmsg_into([buffer], _CONTROL_BYTES, socket.MSG_CMSG_CLOEXEC)
+        text = buffer[:size].decode()
+        # A process forked from this one for another devbox must not inherit it.
+        buffer[:size] = bytes(size)
+    finally:
+        _buffers.append(buffer)
     descriptors = array.array("i")
     for level, kind, payload in control:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors.frombytes(payload[: len(payload) - len(payload) % 4])
-    if not data:
-        return None, list(descriptors)
-    return json.loads(data), list(descriptors)
+    return json.loads(text) if text else None, list(descriptors)

@@ -210,7 +210,7 @@ class Carrier:
                 return f"it is a link that leads elsewhere, to {leads_to[:200]}"
         elif stat.S_ISREG(mode):
             if mode & _RIGHTS and not self._rules.drops_rights:
-                return "it gives whoever runs it the rights of its owner or group"
+                return "it is a setuid or setgid program"
         elif not stat.S_ISDIR(mode):
             return "it is neither a file nor a folder nor a link"
         return None
@@ -259,12 +259,12 @@ class Carrier:
         try:
             names = xattr_names(file)
             if "security.capability" in names and not self._rules.drops_rights:
-                self.refuse(path, "it gives whoever runs it capabilities")
+                self.refuse(path, "it is a program with capabilities")
                 return
             self._count(found.status)
             gives_rights = "security.capability" in names or bool(found.status.st_mode & _RIGHTS)
             if gives_rights:
-                self.refuse(path, "the rights it gives whoever runs it: it is carried without them")
+                self.refuse(path, "it is a program with rights of its own: it is carried without them")
             is_plain = not gives_rights and all(
                 each.startswith("user.") and not each.startswith("user.overlay.") for each in names
             )
@@ -367,7 +367,7 @@ def carry_work(
         exceeded = None
         if "/" in wanted:
             wanted.remove("/")
-            carrier.refuse("/", "the working directory leads to everything")
+            carrier.refuse("/", "the working directory leads to the whole file system")
         try:
             hidden: set[str] = set()
             for path in _outermost(_parts((first, second), wanted, real_home, hidden)):

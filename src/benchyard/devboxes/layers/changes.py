@@ -218,16 +218,21 @@ class _Comparison:
             entries = list(found)
         if self._looked < MOST_LISTED:
             entries.sort(key=lambda each: each.name)
+        room = max(0, MOST_LISTED - self._looked)
+        wanted = entries[:room]
         directories = []
-        unseen = 0
-        for each in entries:
-            is_folder = each.is_dir(follow_symlinks=False)
-            if is_folder:
+        for at, each in enumerate(entries):
+            if each.is_file(follow_symlinks=False):
+                continue
+            if each.is_dir(follow_symlinks=False):
                 directories.append(each.name)
-            is_plain = is_folder or each.is_file(follow_symlinks=False)
-            has_room = self._count < MOST_LISTED and not (is_plain and self._looked >= MOST_LISTED)
-            if not (has_room and self._look_at_new(prefix, each.name)):
-                unseen += 1
+            elif at >= room:
+                # Looked at even where there is no room for files and folders any more.
+                wanted.append(each)
+        unseen = len(entries)
+        for each in wanted:
+            if self._count < MOST_LISTED and self._look_at_new(prefix, each.name):
+                unseen -= 1
         self._total += unseen
         self._truncated = self._truncated or unseen > 0
         return directories
@@ -239,8 +244,8 @@ class _Comparison:
         status = status_of(name, self._place.fd)
         if status is None:
             return True
-        kind = _type(status.st_mode)
-        if weight(prefix + name, "added", kind, stat.S_IMODE(status.st_mode)) >= PLAIN:
+        mode = status.st_mode
+        if weight(prefix + name, "added", _type(mode), stat.S_IMODE(mode)) >= PLAIN:
             if self._of_work >= MOST_OF_WORK:
                 return False
             self._of_work += 1

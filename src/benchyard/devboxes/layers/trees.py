@@ -65,6 +65,24 @@ def walk_tree(
                 leave(pending[-1].pop())
 
 
+def has_more_entries(path: str, most: int) -> bool:
+    """Tell, by names alone, whether a tree has more entries than that; what cannot be read has none."""
+    left = [path]
+    seen = 0
+    while left:
+        try:
+            with os.scandir(left.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if seen > most:
+                        return True
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+        except OSError:
+            continue
+    return False
+
+
 class TreeCursor:
     """A directory inside a tree and the way back up, with few descriptors at any depth."""
 

@@ -410,7 +410,7 @@ class _Layer:
             if len(parts) > 1:
                 set_xattr(parent, OPAQUE, b"y")
         elif name in ("", ".", ".."):
-            raise ValueError(f"{'/'.join(parts)!r} in the archive deletes nothing that has a name")
+            raise ValueError(f"{'/'.join(parts)!r} in the archive deletes a file without a name")
         elif not name.startswith(_WHITEOUT):
             self._hide((*parts[:-1], name), parent)
 
@@ -467,7 +467,9 @@ class _Layer:
 
     def _hard_link(self, info: tarfile.TarInfo, parts: tuple[str, ...], parent: int) -> None:
         wanted = _parts(info.linkname, ArchiveLimits())
-        missing = f"{info.name!r} in the archive is a hard link to {info.linkname!r}, which is no file of it"
+        missing = (
+            f"{info.name!r} in the archive is a hard link to {info.linkname!r}, which is not a file in it"
+        )
         fd = self._find(wanted[:-1]) if wanted else None
         if fd is None:
             raise ValueError(missing)

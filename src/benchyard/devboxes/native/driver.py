@@ -55,7 +55,7 @@ _REMEDIES = {
     Capability.SUDO: "install `sudo` on this machine and run the server as root, or use an imported image",
     Capability.REFUSE_TRACING: (
         "the kernel (5.5 or newer is needed), or the container that the server itself runs in, allows no "
-        "filter of system calls that asks; `live` scenarios are scored with tracing allowed"
+        "filter of system calls that asks a supervisor; `live` scenarios are scored with tracing allowed"
     ),
     Capability.OUT_OF_REACH: "run the server with all capabilities of its user namespace",
     Capability.LIMIT_CPU: _NO_GROUPS,

@@ -1,6 +1,8 @@
 """File trees of the native driver, handled in threads and by children of the zygote."""
 
+import errno
 import os
+import stat
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +12,7 @@ from benchyard.devboxes.base import Rootfs, Trees
 from benchyard.devboxes.guest import ids
 from benchyard.devboxes.layers.carry import REPORT
 from benchyard.devboxes.layers.changes import compare_tree
-from benchyard.devboxes.layers.trees import WorkStopped, remove_tree, tree_usage
+from benchyard.devboxes.layers.trees import WorkStopped, has_more_entries, remove_tree, tree_usage
 from benchyard.devboxes.local_trees import LocalTrees, run_within
 from benchyard.devboxes.native.zygote import ZygoteProcess
 from benchyard.devboxes.shared.watches import add_here
@@ -117,14 +119,18 @@ class MappedTrees(Trees):
 T = TypeVar("T")
 
 _MOMENT_SECONDS = 0.02
+_FEW_ENTRIES = 200
+"""Entries of a tree that a thread walks through: with more, it and the other threads hold each other up."""
 _MOST_REMEMBERED = 1000
 """Large trees to remember; they are forgotten when removed, or when as many others have come."""
-_LONG_SHEET_BYTES = 32 * 1024
+_LONG_SHEET_BYTES = 8 * 1024
 """Bytes of a long list of paths: some hundreds of them."""
+_SMALL_FILE_BYTES = 1024**2
+"""Bytes of a file whose removal holds nobody up."""
 
 
 class RootTrees(LocalTrees):
-    """Trees of root: walks that read or remove may move to a process apart; all else is done in threads."""
+    """Trees of root: large ones are read and removed in a process apart; all else is done in threads."""
 
     def __init__(self, zygote: ZygoteProcess, moment: float = _MOMENT_SECONDS) -> None:
         super().__init__()
@@ -132,16 +138,27 @@ class RootTrees(LocalTrees):
         self._apart = MappedTrees(zygote, ids.ROOT)
         self._moment = moment
         self._large: dict[tuple[int, int], None] = {}
-        """Trees that took longer than a moment, by their inode, which survives a move."""
+        """Trees with many entries or a long walk, by their inode, which survives a move."""
 
     async def _walk(
-        self, tree: Path, here: Callable[..., T], apart: Callable[[], Awaitable[T]], *args: object
+        self,
+        tree: Path,
+        here: Callable[..., T],
+        apart: Callable[[], Awaitable[T]],
+        *args: object,
+        few: int | None = _FEW_ENTRIES,
     ) -> T:
-        """Walk through a tree in a thread for a moment, then in a process apart."""
+        """Walk through a small tree in a thread for a moment, and through others in a process apart."""
+
+        def walk() -> T:
+            if few is not None and known is not None and has_more_entries(str(tree), few):
+                raise WorkStopped
+            return here(str(tree), *args)
+
         known = _identity(tree)
         if known is None or known not in self._large:
             try:
-                return await run_within(self._moment, here, str(tree), *args)
+                return await run_within(self._moment, walk)
             except WorkStopped:
                 if known is not None:
                     self._large[known] = None
@@ -150,13 +167,17 @@ class RootTrees(LocalTrees):
         return await apart()
 
     async def remove(self, path: Path) -> None:
+        if _is_removed_here(path):
+            return
         known = _identity(path)
         await self._walk(path, remove_tree, partial(self._apart.remove_slowly, path))
         if known is not None:
             self._large.pop(known, None)
 
     async def usage(self, path: Path, most: int | None = None) -> tuple[int, int]:
-        return await self._walk(path, tree_usage, partial(self._apart.usage, path, most), most)
+        # All disks are measured again and again without a limit: most often a moment is enough for that.
+        few = None if most is None else _FEW_ENTRIES
+        return await self._walk(path, tree_usage, partial(self._apart.usage, path, most), most, few=few)
 
     async def compare(
         self,
@@ -178,8 +199,24 @@ class RootTrees(LocalTrees):
 
 
 def _identity(tree: Path) -> tuple[int, int] | None:
+    """Return what a folder keeps when it is moved; None for anything else."""
     try:
-        status = tree.lstat()
+        status = os.lstat(tree)
     except OSError:
         return None
-    return status.st_dev, status.st_ino
+    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
+
+
+def _is_removed_here(path: Path) -> bool:
+    """Remove a small file or an empty folder; a thread would cost more, and each devbox leaves several."""
+    try:
+        status = os.lstat(path)
+        if stat.S_ISDIR(status.st_mode):
+            path.rmdir()
+        elif status.st_size <= _SMALL_FILE_BYTES:
+            path.unlink()
+        else:
+            return False
+    except OSError as error:
+        return error.errno == errno.ENOENT
+    return True

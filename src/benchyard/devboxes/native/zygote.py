@@ -32,7 +32,7 @@ _REMEDIES = {
     "devboxes from images, or the server with `--driver-option mode=root`",
     "overlay": "overlayfs must be available and the data folder must not lie on an overlay itself: "
     "choose another with `--data`",
-    "mounts": "show it at a place that is no link and no file in the image, such as one below /dev",
+    "mounts": "show it at a place that is neither a link nor a file in the image, such as one below /dev",
     "proc": "a fresh /proc is refused: start the container with `--security-opt systempaths=unconfined`",
     "pivot_root": "pivot_root is refused: start the container with `--security-opt seccomp=unconfined`",
     "namespaces": "namespaces are refused: start the container with `--security-opt seccomp=unconfined` "
@@ -193,7 +193,7 @@ async def _collect(sock: socket.socket, until: frozenset[str]) -> ZygoteReply:
 def failure(answer: ZygoteReply, what: str) -> DevboxError:
     """Return the error of an answer, with the failed step and its remedy."""
     name = answer.find("step") or "zygote"
-    text = answer.find("error") or "the process that was to do it ended without a word"
+    text = answer.find("error") or "the process that does this ended without a message"
     remedy = _REMEDIES.get(name, "see `benchyard doctor`")
     return StartFailed(f"{what} failed at step '{name}': {text}. Remedy: {remedy}.", step=name, remedy=remedy)
 

@@ -89,7 +89,7 @@ async def start_keeper(folder: Path, rules: dict[str, Any], group: Path | None) 
     pid = int(said) if said.isdigit() else 0
     started = processes.start_time(pid)
     if process.returncode != 0 or started is None:
-        text = failure.decode(errors="replace").strip().splitlines()[-1:] or ["it ended without a word"]
+        text = failure.decode(errors="replace").strip().splitlines()[-1:] or ["it ended without a message"]
         raise StartFailed(f"the devbox's keeper could not start: {text[0]}", step="keeper")
     return FirstProcess(pid, started, processes.boot_id(), 0, "process", rules["lease"])
 

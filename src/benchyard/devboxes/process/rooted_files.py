@@ -25,7 +25,7 @@ def open_below(root: Path, path: str, request: OpenFile) -> int:
             f"not a usable path: it must be shorter than {_MAX_PATH} bytes and have no NUL in it"
         )
     if request.emptied_for:
-        raise NotSupported("this driver makes no folder anew; use the native driver")
+        raise NotSupported("this driver cannot make a folder anew; use the native driver")
     place = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if request.write:

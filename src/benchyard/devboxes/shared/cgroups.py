@@ -21,6 +21,9 @@ _CONTROLLERS = {
 }
 _PATIENCE_SECONDS = 10.0
 _FREEZE_SECONDS = 2.0
+_FIRST_PAUSE_SECONDS = 0.0005
+_LONGEST_PAUSE_SECONDS = 0.008
+_STATE_BYTES = 64
 _RESERVED_BYTES = 512 * 1024**2
 
 
@@ -417,13 +420,20 @@ def _thaw(folder: Path) -> None:
 
 
 def _write_until(path: Path, value: str, seconds: float = _PATIENCE_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    path.write_text(value)
-    while path.read_text().strip() != value:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{path} did not become {value}")
-        time.sleep(0.001)
-        path.write_text(value)
+    deadline, pause = time.monotonic() + seconds, _FIRST_PAUSE_SECONDS
+    data = value.encode()
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.pwrite(descriptor, data, 0)
+        while os.pread(descriptor, _STATE_BYTES, 0).strip() != data:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{path} did not become {value}")
+            # Each process needs the processor once before it stands still: looking takes it away from them.
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            os.pwrite(descriptor, data, 0)
+    finally:
+        os.close(descriptor)
 
 
 def _wait_until(path: Path, line: str, seconds: float = _PATIENCE_SECONDS) -> None:

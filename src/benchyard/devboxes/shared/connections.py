@@ -41,8 +41,8 @@ async def connect(ask: Ask, devbox_id: str, port: int) -> int:
                 reasons.append(reason)
     except TimeoutError as error:
         raise StillWaiting(
-            f"port {port} of devbox {devbox_id} let no connection through in {PATIENCE_SECONDS:.0f} s; "
-            "the devbox may stand still for a snapshot, or the program there accepts nobody",
+            f"port {port} of devbox {devbox_id} accepted no connection in {PATIENCE_SECONDS:.0f} s; "
+            "the devbox may be frozen for a snapshot, or the program there does not accept",
             port=port,
         ) from error
     if errno.ECONNREFUSED in reasons:
@@ -89,7 +89,7 @@ async def listen(ask: Ask, devbox_id: str, port: int) -> tuple[int, int]:
             reply, descriptors = await ask({"op": "listen", "port": port})
     except TimeoutError as error:
         raise StillWaiting(
-            f"devbox {devbox_id} opened no door in {_DOOR_SECONDS:.0f} s; it may stand still for a snapshot",
+            f"devbox {devbox_id} opened no door in {_DOOR_SECONDS:.0f} s; it may be frozen for a snapshot",
             port=port,
         ) from error
     if not reply["ok"]:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +183,11 @@ class FirstProcessDriver(Driver):
         return await self._get(devbox_id).control(execution_id, control)
 
     async def open_file(self, devbox_id: str, request: OpenFile) -> int:
-        return await self._get(devbox_id).open_file(request)
+        (descriptor,) = await self._get(devbox_id).open_files([request])
+        return descriptor
+
+    async def open_files(self, devbox_id: str, requests: Sequence[OpenFile]) -> list[int]:
+        return await self._get(devbox_id).open_files(requests)
 
     async def connect(self, devbox_id: str, port: int) -> int:
         return await self._get(devbox_id).connect(port)

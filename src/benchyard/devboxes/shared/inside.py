@@ -84,9 +84,9 @@ class FirstProcessInside(Inside):
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 reply, descriptors = await self._get(devbox_id).ask(request)
         except TimeoutError as error:
-            message = f"devbox {devbox_id} did not answer; it may stand still for a snapshot"
+            message = f"devbox {devbox_id} did not answer; it may be frozen for a snapshot"
             raise StillWaiting(message) from error
         if not reply["ok"]:
             reason = reply.get("text", "something in it forks faster than it can be killed")
-            raise DevboxError(f"what is in devbox {devbox_id} could not be seen to: {reason}")
+            raise DevboxError(f"the inside of devbox {devbox_id} could not be examined: {reason}")
         return descriptors

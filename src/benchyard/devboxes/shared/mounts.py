@@ -30,7 +30,7 @@ def check_mounts(mounts: Sequence[HostFolder]) -> None:
             )
     targets = sorted(f"{each.target}/" for each in mounts)
     if any(after.startswith(one) for one, after in pairwise(targets)):
-        raise UsageError("of the folders to show, one lies in the place of another, or in it")
+        raise UsageError("the places of two folders to show overlap")
 
 
 def _check_target(target: str) -> None:
@@ -39,7 +39,7 @@ def _check_target(target: str) -> None:
     if not is_plain or "\0" in target or len(os.fsencode(target)) > _MAX_PATH:
         raise UsageError(f"{target[:200]!r} is not a place to show a folder: give a plain absolute path")
     if target in _WHOLE or any(f"{target}/".startswith(f"{place}/") for place in (*_NEVER, _OURS)):
-        raise UsageError(f"{target[:200]!r} is not a place to show a folder: choose one that is nobody's")
+        raise UsageError(f"{target[:200]!r} is not a place to show a folder: choose one that is not in use")
 
 
 def mount_places(mounts: Sequence[HostFolder]) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ import select
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -322,12 +322,23 @@ class RunningDevbox:
             accepted = accepted and bool(reply["ok"])
         return accepted
 
-    async def open_file(self, request: OpenFile) -> int:
-        """Return a descriptor of a regular file inside."""
-        reply, descriptors = await self.ask({"op": "open", **request.__dict__})
-        if reply["ok"]:
-            return await _released(*descriptors)
-        raise _ERRORS.get(reply["errno"], UsageError)(f"cannot open {request.path}: {reply['text']}")
+    async def open_files(self, requests: Sequence[OpenFile]) -> list[int]:
+        """Return descriptors of regular files inside, all to be opened for the same user and purpose."""
+        first, *more = (each.__dict__ for each in requests)
+        reply, descriptors = await self.ask({"op": "open", **first, "more": more})
+        if not reply["ok"]:
+            path = reply.get("path", first["path"])
+            raise _ERRORS.get(reply["errno"], UsageError)(f"cannot open {path}: {reply['text']}")
+        signs = [descriptors.pop()] if first["write"] else []
+        files = await _released(descriptors, signs)
+        # The first process of an earlier version opens one at a time.
+        for request in requests[len(files) :]:
+            try:
+                files += await self.open_files([request])
+            except BaseException:
+                _close(files)
+                raise
+        return files
 
     async def network(self) -> int:
         """Return a descriptor of its network namespace."""
@@ -365,8 +376,8 @@ async def joined(spec: DevboxSpec, get: Callable[[str], RunningDevbox]) -> Async
         os.close(network)
 
 
-async def _released(file: int, *signs: int) -> int:
-    """Return the file once the process that opened it inside is gone; wait briefly, as it may be stopped."""
+async def _released(files: list[int], signs: list[int]) -> list[int]:
+    """Return files once the process that opened them inside is gone; wait briefly, as it may be stopped."""
     loop = asyncio.get_running_loop()
     try:
         for sign in signs:
@@ -376,13 +387,18 @@ async def _released(file: int, *signs: int) -> int:
                 async with asyncio.timeout(_RELEASE_SECONDS):
                     await gone.wait()
     except BaseException:
-        os.close(file)
+        _close(files)
         raise
     finally:
         for sign in signs:
             loop.remove_reader(sign)
             os.close(sign)
-    return file
+    return files
+
+
+def _close(files: list[int]) -> None:
+    for file in files:
+        os.close(file)
 
 
 def _open_for_write(path: Path) -> int:

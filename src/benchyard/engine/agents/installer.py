@@ -34,7 +34,7 @@ from benchyard.hosts import executions
 from benchyard.hosts.cancellation import run_to_end
 from benchyard.hosts.host import ExecRequest, ExecutionState, StartRequest
 from benchyard.hosts.kits import Kit, KitFolders
-from benchyard.models.agents import AgentSource, GitSource, NpmSource, PipSource, RegisteredAgent
+from benchyard.models.agents import AgentSource, GitSource, RegisteredAgent
 from benchyard.models.devboxes import Devbox
 from benchyard.models.launch import DEFAULT_USER, ObjectMount
 from benchyard.scorers.kits import programs
@@ -85,10 +85,16 @@ class InstallStep:
 
 def install_steps(source: AgentSource, version: str | None) -> list[InstallStep]:
     """Return the commands that install a package or a repository; the host puts objects in place."""
-    if source.npm:
-        return [_npm_steps(source.npm, version)]
-    if source.pip:
-        return [_pip_steps(source.pip, version)]
+    if npm := source.npm:
+        env = {"BY_SPEC": f"{npm.package_name}@{version}" if version else npm.package_name}
+        if npm.registry_url:
+            env["npm_config_registry"] = npm.registry_url
+        return [InstallStep(f"npm install {env['BY_SPEC']}", _NPM, env)]
+    if pip := source.pip:
+        env = {"BY_SPEC": f"{pip.package_name}=={version}" if version else pip.package_name}
+        if pip.registry_url:
+            env |= {"UV_DEFAULT_INDEX": pip.registry_url, "PIP_INDEX_URL": pip.registry_url}
+        return [InstallStep(f"pip install {env['BY_SPEC']}", _PIP, env)]
     return _git_steps(source.git, version) if source.git else []
 
 
@@ -104,20 +110,6 @@ def package_steps(package: Package) -> list[InstallStep]:
 def is_unknown_version(said: str) -> bool:
     """Tell whether this output of npm or pip says that there is no such version."""
     return any(each in said for each in _UNKNOWN)
-
-
-def _npm_steps(source: NpmSource, version: str | None) -> InstallStep:
-    env = {"BY_SPEC": f"{source.package_name}@{version}" if version else source.package_name}
-    if source.registry_url:
-        env["npm_config_registry"] = source.registry_url
-    return InstallStep(f"npm install {env['BY_SPEC']}", _NPM, env)
-
-
-def _pip_steps(source: PipSource, version: str | None) -> InstallStep:
-    env = {"BY_SPEC": f"{source.package_name}=={version}" if version else source.package_name}
-    if source.registry_url:
-        env |= {"UV_DEFAULT_INDEX": source.registry_url, "PIP_INDEX_URL": source.registry_url}
-    return InstallStep(f"pip install {env['BY_SPEC']}", _PIP, env)
 
 
 def _git_steps(source: GitSource, version: str | None) -> list[InstallStep]:
@@ -139,7 +131,7 @@ def use_loader(program: Path, loader: str) -> None:
         raise InstallFailed(f"its package has no program {program.name!r} where it was expected")
     with program.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
         if content[: len(elf.MAGIC)] != elf.MAGIC:
-            raise InstallFailed(f"{program.name!r} of its package is no program for this machine")
+            raise InstallFailed(f"{program.name!r} of its package is not a program for this machine")
         place = elf.loader_place(content)
         if place is None:
             return
@@ -286,8 +278,7 @@ class _Installation:
         )
 
     async def _make_folder(self) -> None:
-        capabilities = self.tools.host.capabilities
-        has_users = Capability.USERS in capabilities
+        has_users = Capability.USERS in self.tools.host.capabilities
         script = 'mkdir -p -- "$1" && { [ -z "$2" ] || chown -- "$2" "$1"; }'
         owner = f"{DEFAULT_USER}:" if has_users else ""
         await self._run_command(
@@ -359,15 +350,12 @@ class _Installation:
         state = await wait_for_completion(self.tools, state)
         if state.exit_status != 0:
             said = await self._error_text(state)
-            raise self.failed(f"{self._explain(said)}{title[:200]!r} ended with {state.exit_status}{said}")
+            package, hint = public.package_of(self.record), ""
+            if package is not None and is_unknown_version(said):
+                # The most common mistake.
+                hint = f"the registry has no version {package.version} of {package.name}; "
+            raise self.failed(f"{hint}{title[:200]!r} ended with {state.exit_status}{said}")
         return state
-
-    def _explain(self, said: str) -> str:
-        """Return a hint if there is no such version, the most common mistake."""
-        package = public.package_of(self.record)
-        if package is None or not is_unknown_version(said):
-            return ""
-        return f"the registry has no version {package.version} of {package.name}; "
 
     async def _error_text(self, state: ExecutionState) -> str:
         """Return advice and the last lines of output of a failed execution."""

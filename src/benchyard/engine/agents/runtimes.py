@@ -63,7 +63,9 @@ async def _python_runtime(kits: Kits) -> Runtime:
 
 
 async def _program_runtime(name: str, kits: Kits) -> Kit:
-    program = await asyncio.to_thread(_find_program, name)
+    program = await asyncio.to_thread(dependencies.find_program, name)
+    if program is None:
+        raise InstallFailed(f"the agent cannot be installed: {dependencies.BY_NAME[name].complaint}")
     key = f"{name} {_LAYOUT} {programs.digest(program)}"
     target = programs.target(key)
 
@@ -72,13 +74,6 @@ async def _program_runtime(name: str, kits: Kits) -> Kit:
         await asyncio.to_thread(programs.write, folder, target, contents)
 
     return Kit(await kits.folder(key, fill), target)
-
-
-def _find_program(name: str) -> Path:
-    found = dependencies.find_program(name)
-    if found is None:
-        raise InstallFailed(f"the agent cannot be installed: {dependencies.BY_NAME[name].complaint}")
-    return found
 
 
 _SECONDS = 60

@@ -105,9 +105,11 @@ class AgentRecords:
         if request.name in catalog.names():
             raise UsageError(f"{request.name!r} comes with the server; choose another name", field="name")
         if request.version == LATEST:
-            raise UsageError(f"{LATEST!r} is the newest of all versions, and no version", field="version")
+            raise UsageError(
+                f"{LATEST!r} means the newest version, and cannot be a version itself", field="version"
+            )
         if "@" in request.name[1:]:
-            raise UsageError("a name has no `@` in it; give `version` apart from it", field="name")
+            raise UsageError("a name has no `@` in it; give `version` separately", field="name")
         if request.source and request.source.object:
             await self._objects.content(request.source.object.object_id)
         if not request.source and f"{{{FOLDER_NAME}}}" in (request.run_command or ""):
@@ -120,7 +122,7 @@ class AgentRecords:
     async def delete(self, id: str) -> None:
         """Delete an agent; devboxes that show it go on. Raises Forbidden for public agents."""
         if (await self.records.get(id)).is_public:
-            raise Forbidden(f"agent {id} comes with the server and stays")
+            raise Forbidden(f"agent {id} comes with the server and cannot be deleted")
         await self.records.delete(id)
 
     async def page(self, query: Query, version: str | None) -> Page[RegisteredAgent]:
@@ -248,7 +250,9 @@ class Agents:
         versions = await asyncio.to_thread(public.installed_versions, self._tools.settings.data / "kits")
         keyless = self._tools.settings.keyless_upstreams
         return [
-            public.view(record, versions, keyless).model_copy(update={"server_lacks": self._lacks(record)})
+            public.view(record, versions, keyless).model_copy(
+                update={"server_lacks": [program.name for program in self._missing(record)] or None}
+            )
             for record in records
         ]
 
@@ -318,12 +322,9 @@ class Agents:
     ) -> None:
         try:
             future.set_result(await self._installer.install(record, token))
-        except BenchyardError as error:
-            future.set_exception(error)
-            # The caller may be gone: then the error is dropped, and the next caller tries again.
-            future.exception()
-        except OSError as error:
+        except (BenchyardError, OSError) as error:
             future.set_exception(from_os(error))
+            # The caller may be gone: then the error is dropped, and the next caller tries again.
             future.exception()
         except asyncio.CancelledError:
             future.cancel()
@@ -367,12 +368,11 @@ class Agents:
         if all(agent.shown for agent in devbox.agents):
             return devbox
         agents = [agent if agent.shown else await self._provide_one(agent) for agent in devbox.agents]
-        noted = partial(
+        return await retry_store(
             self._tools.live_devboxes.change,
             devbox.id,
             lambda record: record.model_copy(update={"agents": agents}),
         )
-        return await retry_store(noted)
 
     async def _provide_one(self, agent: MountedAgent) -> MountedAgent:
         token = self._tools.vault.open(agent.auth_token) if agent.auth_token else None
@@ -383,26 +383,19 @@ class Agents:
             shown[agent.path] = str(installed.kits[0].source)
         return agent.model_copy(update={"shown": shown, "auth_token": None})
 
-    def _lacks(self, record: RegisteredAgent) -> list[str] | None:
+    def _missing(self, record: RegisteredAgent) -> list[Dependency]:
+        """Return the programs that this server lacks to install and run an agent."""
         if record.is_public and record.source is None and record.name in catalog.names():
             # The record as it is listed has no source; the record of a version has one.
             record = public.record(AgentChoice(name=record.name)) or record
-        return [each.name for each in self._missing(record)] or None
-
-    def _missing(self, record: RegisteredAgent) -> list[Dependency]:
-        """Return the programs that this server lacks to install and run an agent."""
-        needed: tuple[Dependency, ...] = ()
-        if record.source and record.source.type == "pip":
-            needed = (dependencies.UV,)
-        elif record.source and record.source.type == "npm":
-            capabilities = self._tools.host.capabilities
-            # Where devboxes show this machine's own files, npm must be among them; other default images have
-            # it.
-            needed = (
-                dependencies.NODE,
-                *((dependencies.NPM,) if Capability.HOST_VIEW in capabilities else ()),
-            )
-        return dependencies.missing(needed)
+        source = record.source.type if record.source else None
+        if source == "pip":
+            return dependencies.missing((dependencies.UV,))
+        if source != "npm":
+            return []
+        # Where devboxes show this machine's own files, npm must be among them; other default images have it.
+        npm = (dependencies.NPM,) if Capability.HOST_VIEW in self._tools.host.capabilities else ()
+        return dependencies.missing((dependencies.NODE, *npm))
 
     def _require_installable(self, record: RegisteredAgent | None) -> None:
         if record and (missing := self._missing(record)):
@@ -414,10 +407,9 @@ class Agents:
         return tuple(HostFolder(kit.source, kit.target) for kit in kits)
 
     def _require_mounts(self) -> None:
-        capabilities = self._tools.host.capabilities
-        if Capability.MOUNTS not in capabilities:
+        if Capability.MOUNTS not in self._tools.host.capabilities:
             raise NotSupported(
-                "agents are shown in devboxes, which this driver cannot; use the native driver"
+                "agents are mounted in devboxes, which this driver cannot do; use the native driver"
             )
 
 
@@ -428,4 +420,6 @@ def check_mount(mount: AgentMount) -> None:
         raise UsageError(f"agent_path must be a plain absolute path, not {path[:200]!r}", field="agent_path")
     token = mount.auth_token or ""
     if len(token) > MAX_TOKEN_CHARACTERS or "\0" in token:
-        raise UsageError(f"a token may have {MAX_TOKEN_CHARACTERS} characters, no NUL", field="auth_token")
+        raise UsageError(
+            f"a token has at most {MAX_TOKEN_CHARACTERS} characters, and no NUL", field="auth_token"
+        )

@@ -126,12 +126,11 @@ async def link_agent_commands(tools: EngineContext, devbox: Devbox, request: Sta
     folders = [next(iter(agent.shown)) for agent in devbox.agents if agent.is_package]
     if not folders or devbox.boot:
         return None
-    capabilities = tools.host.capabilities
     step = ExecRequest(
         id=f"setup-{devbox.boot}-agents",
         argv=("/bin/sh", "-c", _LINK_COMMANDS, "sh", *folders),
         cwd="/",
-        user="root" if Capability.USERS in capabilities else request.user,
+        user="root" if Capability.USERS in tools.host.capabilities else request.user,
     )
     failure = await run_step(tools, devbox.id, step)
     return failure and f"the commands of agents could not be put into PATH: {failure}"
@@ -157,16 +156,13 @@ async def boot(tools: EngineContext, devbox_id: str, prerequisites: Prerequisite
     except (BuildFailed, InstallFailed) as error:
         tools.note(devbox_id, "setup_commands", error.message, level="error")
         return Move(DevboxStatus.FAILURE, failure="execution_failed", detail=error.message)
-    except BenchyardError as error:
-        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=error.message)
-    except OSError as error:
-        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=from_os(error).message)
+    except (BenchyardError, OSError) as error:
+        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=message_of(error))
     try:
         failure = await _prepare(tools, devbox, request)
     except (StoreError, OSError) as error:
         # A full disk is not the fault of the prepared files and commands.
-        told = message_of(error)
-        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=told)
+        return Move(DevboxStatus.FAILURE, failure="health_check_failed", detail=message_of(error))
     except BenchyardError as error:
         failure = error.message
     if failure:
@@ -182,10 +178,6 @@ def after_boot(devbox: Devbox, move: Move) -> Devbox:
     if move.status is DevboxStatus.RUNNING and devbox.status is not DevboxStatus.INITIALIZING:
         devbox = record_after_move(devbox, Move(DevboxStatus.INITIALIZING), now_ms())
     return record_after_move(devbox, move, now_ms())
-
-
-def _move_to(devbox: Devbox, step: Move) -> Devbox:
-    return devbox if devbox.status is step.status else record_after_move(devbox, step, now_ms())
 
 
 async def start_request(tools: EngineContext, devbox: Devbox) -> StartRequest:
@@ -226,9 +218,13 @@ def shown_mounts(devbox: Devbox) -> tuple[HostFolder, ...]:
 async def _prepare(tools: EngineContext, devbox: Devbox, request: StartRequest) -> str | None:
     launch = devbox.launch_parameters.launch_commands
     if (devbox.mounts or launch or devbox.services) and devbox.status is not DevboxStatus.INITIALIZING:
-        move = Move(DevboxStatus.INITIALIZING)
-        begin = partial(tools.live_devboxes.change, devbox.id, lambda record: _move_to(record, move))
-        devbox = await retry_store(begin)
+
+        def begin(record: Devbox) -> Devbox:
+            if record.status is DevboxStatus.INITIALIZING:
+                return record
+            return record_after_move(record, Move(DevboxStatus.INITIALIZING), now_ms())
+
+        devbox = await retry_store(tools.live_devboxes.change, devbox.id, begin)
     if failure := _failure_of_boot(tools, devbox, await services.start(tools, devbox, request)):
         return failure
     for index, mount in enumerate(devbox.mounts):
@@ -263,8 +259,7 @@ async def _working_directory(tools: EngineContext, devbox: Devbox, request: Star
         return None
     if await tools.host.rooms.make_folders(devbox.id, [NewFolder(path, owner=request.user, only_new=True)]):
         return None
-    capabilities = tools.host.capabilities
-    owner = f"{request.user}:" if Capability.USERS in capabilities else ""
+    owner = f"{request.user}:" if Capability.USERS in tools.host.capabilities else ""
     script = '[ -d "$1" ] || { mkdir -p -- "$1" && { [ -z "$2" ] || chown -- "$2" "$1"; }; }'
     step = ExecRequest(
         id=f"setup-{devbox.boot}-directory",
@@ -283,11 +278,11 @@ async def _remember_start(tools: EngineContext, devbox: Devbox, user: str) -> No
     if devbox.purpose is None or devbox.boot or tools.host.pretends:
         return
     purpose = devbox.purpose.model_copy(update={"home": await home_of(tools, devbox.id, user)})
-    noted = partial(
+    await retry_store(
         tools.live_devboxes.change, devbox.id, lambda record: record.model_copy(update={"purpose": purpose})
     )
-    await retry_store(noted)
-    await tools.host.rooms.mark(devbox.id)
+    if not purpose.is_marked_later:
+        await tools.host.rooms.mark(devbox.id)
     if devbox.purpose.keeps_start:
         await tools.host.snapshot(devbox.id, devbox.id + PRISTINE, SCORING_KIND)
 
@@ -315,7 +310,9 @@ async def _write_file(tools: EngineContext, devbox: Devbox, command: str) -> boo
             return False
         await write_content(descriptor, file.path, file.content)
     except (UsageError, NotFound, DevboxError) as error:
-        tools.note(devbox.id, "setup_commands", f"{file.path} is left to a command: {error.message}")
+        tools.note(
+            devbox.id, "setup_commands", f"{file.path} is written by a command instead: {error.message}"
+        )
         return False
     tools.note(devbox.id, "setup_commands", f"wrote {file.path}")
     return True

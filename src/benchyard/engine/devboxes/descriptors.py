@@ -3,7 +3,7 @@
 import asyncio
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from benchyard.errors import DevboxError, DiskFull, TooLarge, is_disk_full
@@ -56,6 +56,17 @@ async def write_content(descriptor: int, path: str, content: bytes) -> None:
                 await asyncio.to_thread(write_all, descriptor, content)
     finally:
         os.close(descriptor)
+
+
+async def write_contents(descriptors: Sequence[int], contents: Mapping[str, bytes]) -> None:
+    """Write devbox's files from memory, by path, each to its descriptor; closes all of them."""
+    left = list(descriptors)
+    try:
+        for path, content in contents.items():
+            await write_content(left.pop(0), path, content)
+    finally:
+        for descriptor in left:
+            os.close(descriptor)
 
 
 async def read_all(descriptor: int, path: str, limit: int) -> bytes:

@@ -100,13 +100,14 @@ class Executions:
     ) -> ExecutionView:
         """Run a command under the caller's id and wait a while for its end; the same id never runs twice."""
         lines = line_count(last_n)
+        content = json.dumps([request.command, request.shell_name])
         state = await self._start(
             devbox_id,
             ExecRequest(
                 id=str(request.command_id),
                 command=request.command,
                 shell_name=request.shell_name,
-                request_hash=_hash(request.command, request.shell_name),
+                request_hash=hashlib.sha256(content.encode()).hexdigest(),
             ),
         )
         seconds = HOLD_SECONDS if request.optimistic_timeout is None else request.optimistic_timeout
@@ -242,7 +243,3 @@ def _exec_request(asked: Caller, request: ExecuteRequest) -> ExecRequest:
         attach_stdin=bool(request.attach_stdin),
         request_hash=asked.request_hash,
     )
-
-
-def _hash(command: str, shell_name: str | None) -> str:
-    return hashlib.sha256(json.dumps([command, shell_name]).encode()).hexdigest()

@@ -86,7 +86,7 @@ def _with(options: ServiceOptions, name: str, value: str, service: str) -> Servi
     if name == "--entrypoint":
         return replace(options, entrypoint=value)
     raise UsageError(
-        f"option {name[:100]} of service {service} means nothing here; there are: --health-cmd, "
+        f"option {name[:100]} of service {service} is not supported; known are: --health-cmd, "
         "--health-interval, --health-timeout, --health-retries, --health-start-period, --env, --user, "
         "--workdir, --entrypoint",
         field="services",
@@ -154,8 +154,7 @@ def main_of(devbox_id: str) -> str | None:
 
 def require_services(tools: EngineContext) -> None:
     """Raise NotSupported if this driver cannot run services beside a devbox."""
-    capabilities = tools.host.capabilities
-    if not {Capability.SHARED_NETWORK, Capability.IMAGES} <= capabilities:
+    if not {Capability.SHARED_NETWORK, Capability.IMAGES} <= tools.host.capabilities:
         raise NotSupported("this server's driver cannot run services; use `native` or `container`")
 
 
@@ -203,7 +202,7 @@ async def _start_one(tools: EngineContext, side: _Side) -> str | None:
     options = parse_options(side.service.options or "", side.service.name)
     command = _command(image, options)
     if command is None:
-        return f"its image {reference!r} says nothing about what to run; give it an --entrypoint"
+        return f"its image {reference!r} does not say what to run; give it an --entrypoint"
     await tools.host.start(
         StartRequest(
             id=side.id,

@@ -77,8 +77,7 @@ class ImageResolver:
 
 def require_image_support(tools: EngineContext) -> None:
     """Raise NotSupported where devboxes cannot start from other images than the machine's own system."""
-    capabilities = tools.host.capabilities
-    if Capability.IMAGES not in capabilities:
+    if Capability.IMAGES not in tools.host.capabilities:
         raise NotSupported("this server's driver cannot start other images; use the native driver")
 
 

@@ -26,7 +26,7 @@ from benchyard.engine.images.build import (
     make_foundation,
     run_steps,
 )
-from benchyard.engine.images.build_log import BuildLog, BuildLogs
+from benchyard.engine.images.build_log import BuildLogs
 from benchyard.engine.images.library import ImageUpkeep
 from benchyard.engine.network.egress import check_plan
 from benchyard.engine.network.policies import NetworkPolicies, plan_of
@@ -50,7 +50,7 @@ from benchyard.models.blueprints import (
     BuildLogUpdate,
     Service,
 )
-from benchyard.models.launch import CodeMount, LaunchParameters
+from benchyard.models.launch import LaunchParameters
 from benchyard.models.network_policies import Egress
 from benchyard.models.objects import ObjectState
 from benchyard.store.collection import Collection
@@ -233,14 +233,13 @@ class BlueprintPlans:
         return BlueprintStatus.QUEUED
 
     def _seal(self, request: BlueprintRequest) -> BlueprintRequest:
-        mounts = [self._seal_mount(mount) for mount in request.code_mounts or []]
+        seal = self.tools.vault.seal
+        mounts = [
+            mount.model_copy(update={"token": seal(mount.token)}) if mount.token else mount
+            for mount in request.code_mounts or []
+        ]
         services = [self._seal_service(service) for service in request.services or []]
         return request.model_copy(update={"code_mounts": mounts or None, "services": services or None})
-
-    def _seal_mount(self, mount: CodeMount) -> CodeMount:
-        if not mount.token:
-            return mount
-        return mount.model_copy(update={"token": self.tools.vault.seal(mount.token)})
 
     def _seal_service(self, service: Service) -> Service:
         if service.credentials is None:
@@ -290,7 +289,11 @@ class Blueprints:
     async def open(self) -> None:
         """Resume interrupted builds, and start the removal of deleted blueprints."""
         self._logs.open()
-        await self._queue_lost()
+        here = {image.id for image in await self._tools.images.list()}
+        for blueprint in await self.records.all({"image_state": "present"}):
+            if blueprint.id not in here:
+                # A backup contains no images.
+                await self._set(blueprint.id, status=_S.QUEUED, image_state="none", attempts=0)
         unfinished = await self.records.all({"status": UNFINISHED})
         for blueprint in sorted(unfinished, key=lambda each: each.create_time_ms):
             if blueprint.parameters.on_demand:
@@ -302,13 +305,6 @@ class Blueprints:
         self._tools.work.repeat(
             "blueprints/collect", self.collect, COLLECT_SECONDS, "removing deleted blueprints"
         )
-
-    async def _queue_lost(self) -> None:
-        """Queue the builds of lost images again: a backup contains no images."""
-        here = {image.id for image in await self._tools.images.list()}
-        for blueprint in await self.records.all({"image_state": "present"}):
-            if blueprint.id not in here:
-                await self._set(blueprint.id, status=_S.QUEUED, image_state="none", attempts=0)
 
     async def _release(self, blueprint: Blueprint) -> None:
         """Reset an on-demand build as if it had not begun: the next request for it starts it again."""
@@ -437,12 +433,16 @@ class Blueprints:
         """Run a build; the boundary of builds: each failure is recorded here, once."""
         try:
             await self._wait_for_upload(blueprint_id)
-            await self._with_base(blueprint_id)
+            blueprint = await retry_store(self.records.get, blueprint_id)
+            if base := blueprint.base_blueprint_id:
+                # Before its turn, since a base that is built on demand needs a turn too.
+                await self.ready(base)
+                # Other bases are complete already, unless they are being rebuilt.
+                if under_way := self._ended.get(base):
+                    await under_way.wait()
             async with self._turns:
                 await self._attempt(blueprint_id)
-        except BenchyardError as error:
-            await self._fail(blueprint_id, error)
-        except OSError as error:
+        except (BenchyardError, OSError) as error:
             await self._fail(blueprint_id, from_os(error))
         finally:
             self._end(blueprint_id)
@@ -471,19 +471,14 @@ class Blueprints:
             delay = min(delay * 1.5, LATER_LOOKS_SECONDS)
         await self._change(blueprint_id, status=_S.QUEUED)
 
-    async def _with_base(self, blueprint_id: str) -> None:
-        """Build its base if that is built on demand; done before its turn, since the base needs a turn too.
-
-        Other bases are complete already, unless they are being rebuilt.
-        """
-        blueprint = await retry_store(self.records.get, blueprint_id)
-        if base := blueprint.base_blueprint_id:
-            await self.ready(base)
-            if under_way := self._ended.get(base):
-                await under_way.wait()
-
     async def _attempt(self, blueprint_id: str) -> None:
-        blueprint = await retry_store(self.records.change, blueprint_id, _to_provisioning)
+
+        def begin(record: Blueprint) -> Blueprint:
+            if record.status not in UNFINISHED:
+                return record
+            return record.model_copy(update={"status": _S.PROVISIONING, "attempts": record.attempts + 1})
+
+        blueprint = await retry_store(self.records.change, blueprint_id, begin)
         if blueprint.status is not _S.PROVISIONING:
             # The build is already complete or deleted; the caller had not seen that.
             return
@@ -491,7 +486,11 @@ class Blueprints:
             await self._make(blueprint)
         except asyncio.CancelledError:
             # Cancelled by the server, which is no fault of this build and does not count as an attempt.
-            await run_to_end(self._give_back(blueprint_id))
+            attempts = blueprint.attempts - 1
+            try:
+                await run_to_end(self._set(blueprint_id, attempts=attempts))
+            except BenchyardError as error:
+                _log.warning("blueprint %s counts one attempt too many: %s", blueprint_id, error.message)
             raise
         done = {"status": _S.BUILD_COMPLETE, "image_state": "present", "build_finish_time_ms": now_ms()}
         await self._change(blueprint_id, **done)
@@ -540,21 +539,13 @@ class Blueprints:
                 await run_steps(build, image)
             else:
                 await keep_unchanged(build, image)
-        except BenchyardError as error:
-            raise _failure(log, error) from error
-        except OSError as error:
-            raise _failure(log, from_os(error)) from error
+        except (BenchyardError, OSError) as error:
+            failure = from_os(error)
+            # Secrets are masked.
+            raise BuildFailed(log.mask.hide(failure.message), _reason(failure)) from error
         finally:
             await run_to_end(self._remove_image(foundation_id(blueprint)))
         log.note("build complete")
-
-    async def _give_back(self, blueprint_id: str) -> None:
-        try:
-            await self.records.change(
-                blueprint_id, lambda each: each.model_copy(update={"attempts": each.attempts - 1})
-            )
-        except BenchyardError as error:
-            _log.warning("blueprint %s counts one attempt too many: %s", blueprint_id, error.message)
 
     async def _fail(self, blueprint_id: str, error: BenchyardError) -> None:
         try:
@@ -579,12 +570,6 @@ class Blueprints:
 
     async def _set(self, blueprint_id: str, **fields: object) -> None:
         await self.records.change(blueprint_id, lambda record: record.model_copy(update=fields))
-
-
-def _to_provisioning(blueprint: Blueprint) -> Blueprint:
-    if blueprint.status not in UNFINISHED:
-        return blueprint
-    return blueprint.model_copy(update={"status": _S.PROVISIONING, "attempts": blueprint.attempts + 1})
 
 
 def _to_queued_again(blueprint: Blueprint, since: int) -> Blueprint:
@@ -614,8 +599,3 @@ def _reason(error: BenchyardError) -> BuildFailure:
     known: tuple[BuildFailure, ...] = get_args(BuildFailure)
     told = error.reason if isinstance(error, BuildFailed) else ""
     return next((each for each in known if each == told), "build_failed")
-
-
-def _failure(log: BuildLog, error: BenchyardError) -> BuildFailed:
-    """Return the failure with secrets masked."""
-    return BuildFailed(log.mask.hide(error.message), _reason(error))

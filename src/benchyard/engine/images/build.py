@@ -57,7 +57,11 @@ def dockerfile_preview(request: BlueprintRequest, base: Blueprint | None) -> str
     lines = [_beginning(request, base).rstrip("\n")]
     if request.secrets:
         lines.append(f"# In the environment of the commands below, in no layer: {', '.join(request.secrets)}")
-    lines += _mounts(request)
+    for path, text in (request.file_mounts or {}).items():
+        shown = text[:_SHOWN_FILE_CHARACTERS]
+        cut = "..." if len(text) > len(shown) else ""
+        lines.append(f"# {path!r}: {len(text.encode(errors='surrogatepass'))} bytes: {shown!r}{cut}")
+        lines.append(f"COPY {shlex.quote(path)} {shlex.quote(path)}".replace("\n", " "))
     commands = request.system_setup_commands or []
     if commands or request.code_mounts:
         lines.append(f"USER {(request.launch_parameters or LaunchParameters()).username}")
@@ -78,16 +82,6 @@ def _beginning(request: BlueprintRequest, base: Blueprint | None) -> str:
     if request.build_context:
         return f"# The Dockerfile at the top of object {request.build_context.object_id}"
     return f"FROM {base.id}" if base else f"FROM {_STARTER.format(host_architecture())}"
-
-
-def _mounts(request: BlueprintRequest) -> list[str]:
-    lines = []
-    for path, text in (request.file_mounts or {}).items():
-        shown = text[:_SHOWN_FILE_CHARACTERS]
-        cut = "..." if len(text) > len(shown) else ""
-        lines.append(f"# {path!r}: {len(text.encode(errors='surrogatepass'))} bytes: {shown!r}{cut}")
-        lines.append(f"COPY {shlex.quote(path)} {shlex.quote(path)}".replace("\n", " "))
-    return lines
 
 
 def _run(command: str) -> str:

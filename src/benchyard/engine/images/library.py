@@ -195,8 +195,13 @@ class ImageLibrary:
 
     async def list(self) -> "list[ImageView]":
         """Return all images but those of snapshots, blueprints and runs, newest first; imports first."""
-        images = [image for image in await self._tools.images.list() if not _has_owner(image)]
-        return [*self._imports.views(), *(self._view(image) for image in images)]
+        owned = (_SNAPSHOT, _BLUEPRINT, SCORING_KIND, FINAL_KIND)
+        images = [
+            self._view(image)
+            for image in await self._tools.images.list()
+            if image.kind not in owned and not image.id.endswith(FOUNDATION)
+        ]
+        return [*self._imports.views(), *images]
 
     async def get(self, id_or_name: str) -> ImageView:
         """Return the image with this id or name, even if it is still being imported; raises NotFound."""
@@ -211,7 +216,9 @@ class ImageLibrary:
         Invalid requests are refused before their turn. Cancellation ends the import, unless it is detached.
         """
         label = Label(request.name, asked.id, asked.request_hash)
-        self._check_same(label)
+        known = self._imports.active.get(label.id)
+        if known is not None and known.request_hash != label.request_hash:
+            raise UsageError(_ANOTHER_BODY)
         if made := await self._earlier_result(label):
             return made
         self._tools.images.check_name(label.name)
@@ -249,12 +256,6 @@ class ImageLibrary:
             self._tools.work.start(key, work)
         await at_hand.wait()
         return await self.get(label.id)
-
-    def _check_same(self, label: Label) -> None:
-        """Raise UsageError if a different request with the same id is under way."""
-        known = self._imports.active.get(label.id)
-        if known is not None and known.request_hash != label.request_hash:
-            raise UsageError(_ANOTHER_BODY)
 
     async def make_debian(self, request: DebianImageRequest, asked: Caller) -> ImageView:
         """Make an image of a Debian root filesystem, one at a time; takes minutes."""
@@ -351,10 +352,6 @@ class ImageLibrary:
             last_used_ms=int(collector.last_used(image) * 1000),
             stands_for=image.stands_for,
         )
-
-
-def _has_owner(image: Image) -> bool:
-    return image.kind in (_SNAPSHOT, _BLUEPRINT, SCORING_KIND, FINAL_KIND) or image.id.endswith(FOUNDATION)
 
 
 def _silent(_line: str) -> None:

@@ -30,13 +30,13 @@ async def find_python(minor: str) -> Python | None:
 
     A Python from the system's own packages cannot be moved: it is patched for its place.
     """
-    found = [each for each in await pythons.of_minor(minor) if _prefix(each) != _OF_THE_SYSTEM]
+    found = [each for each in await pythons.of_minor(minor) if each.modules.parents[1] != _OF_THE_SYSTEM]
     return max(found, key=lambda each: Version(each.version), default=None)
 
 
 def write_python(python: Python, folder: Path) -> None:
     """Write a Python's files (blocks)."""
-    prefix, name = _prefix(python), python.modules.name
+    prefix, name = python.modules.parents[1], python.modules.name
     ignore = shutil.ignore_patterns(*_LEFT_OUT)
     shutil.copytree(python.modules, folder / "lib" / name, ignore=ignore, ignore_dangling_symlinks=True)
     (folder / "lib" / name / "site-packages").mkdir()
@@ -53,17 +53,8 @@ def write_python(python: Python, folder: Path) -> None:
     for script in prefix.glob(f"bin/{name}-config"):
         shutil.copy2(script, folder / "bin" / script.name)
         (folder / "bin/python3-config").symlink_to(script.name)
-    _tell_place(folder, prefix)
-
-
-def _prefix(python: Python) -> Path:
-    return python.modules.parents[1]
-
-
-def _tell_place(folder: Path, prefix: Path) -> None:
-    """Replace the old prefix in files that name the place of this Python (blocks)."""
-    places = ("bin/*-config", "lib/*/_sysconfigdata*.py", "lib/*/config-*/*", "lib/*/build-details.json")
-    for place in places:
+    # Replace the old prefix in files that name the place of this Python.
+    for place in ("bin/*-config", "lib/*/_sysconfigdata*.py", "lib/*/config-*/*", "lib/*/build-details.json"):
         for path in folder.glob(place):
             if path.is_file() and path.stat().st_size < _MOST_TEXT_BYTES:
                 content = path.read_bytes()
@@ -107,7 +98,11 @@ class _Made:
 async def make(tools: EngineContext, plan: StandInPlan, label: Label, log: Log) -> Image:
     """Make a stand-in; takes minutes. Raises ImageError or BuildFailed with advice."""
     made = await _choose(plan)
-    base = await _debian(tools, made.suite)
+    name = f"debian-{made.suite.name}"
+    try:
+        base = await tools.images.get(name)
+    except NotFound:
+        base = await make_debian(tools.images, made.suite.name, name)
     settings = tools.settings
     async with tools.images.scratch() as scratch:
         context = scratch / "context"
@@ -144,15 +139,6 @@ def _libc() -> tuple[int, int]:
     told = os.confstr("CS_GNU_LIBC_VERSION") or ""
     major, _, minor = told.rpartition(" ")[2].partition(".")
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
-
-
-async def _debian(tools: EngineContext, suite: DebianSuite) -> Image:
-    """Return the image of a suite: an existing or a new one."""
-    name = f"debian-{suite.name}"
-    try:
-        return await tools.images.get(name)
-    except NotFound:
-        return await make_debian(tools.images, suite.name, name)
 
 
 def _dockerfile(made: _Made) -> str:

@@ -157,10 +157,10 @@ def _allowed_path(settings: Settings, path: str) -> Path:
             "import` does, or start the server with --import-from DIR"
         )
     if not path.startswith("/") or "\0" in path:
-        raise UsageError(f"no absolute path of the server's machine: {path[:200]!r}; upload it instead")
+        raise UsageError(f"not an absolute path on the server's machine: {path[:200]!r}; upload it instead")
     # The same answer for all refused paths, so that it does not reveal which exist.
     refused = UsageError(
-        f"{path[:200]!r} is nothing below a folder that this server imports from "
+        f"{path[:200]!r} is not below a folder that this server imports from "
         f"(--import-from {' --import-from '.join(map(str, settings.import_folders))}); upload it instead"
     )
     try:

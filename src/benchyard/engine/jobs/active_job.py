@@ -30,20 +30,10 @@ class ActiveJob:
         self.running: set[Place] = set()
         self.last_start = 0.0
         # Trials with unreadable records are skipped: the others go on, and the records stay as they are.
-        there = [place for place in places(job) if place in self.trials]
-        begun = [place for place in there if self._is_begun(place)]
-        fresh = [place for place in there if self._is_fresh(place)]
+        left = [place for place in places(job) if place in self.trials and not self.trials[place].has_ended]
         # Trials begun by an earlier server go first.
-        self._ready = deque([*begun, *fresh])
+        self._ready = deque(sorted(left, key=lambda place: self.trials[place].start_time_ms is None))
         self._later: list[tuple[float, Place]] = []
-
-    def _is_begun(self, place: Place) -> bool:
-        trial = self.trials[place]
-        return not trial.has_ended and trial.start_time_ms is not None
-
-    def _is_fresh(self, place: Place) -> bool:
-        trial = self.trials[place]
-        return not trial.has_ended and trial.start_time_ms is None
 
     @property
     def is_over(self) -> bool:

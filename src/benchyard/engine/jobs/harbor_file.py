@@ -183,7 +183,7 @@ def _check_name_characters(value: str) -> str:
 
 def _check_text(value: str) -> str:
     if "\0" in value or any(0xD800 <= ord(character) <= 0xDFFF for character in value):
-        raise ValueError("this is no text that a program could be given")
+        raise ValueError("this text cannot be passed to a program")
     return value
 
 
@@ -416,34 +416,36 @@ def _path(place: KeyPath) -> str:
 def _job(wanted: _Job) -> HarborJob:
     older = wanted.orchestrator or _Orchestrator()
     retry = wanted.retry or older.retry or _Retry()
+    datasets = []
+    for dataset in wanted.datasets:
+        name, _, version = dataset.name.partition("@")
+        datasets.append(
+            HarborDataset(
+                benchmark=name,
+                version=version or dataset.version or dataset.ref,
+                include=dataset.task_names or [],
+                exclude=dataset.exclude_task_names or [],
+                n_tasks=dataset.n_tasks,
+            )
+        )
+    agents = []
+    for agent in wanted.agents:
+        limits = [seconds for seconds in (agent.override_timeout_sec, agent.max_timeout_sec) if seconds]
+        agents.append(
+            HarborAgent(
+                name=agent.name,
+                model_name=agent.model_name,
+                timeout_seconds=min(limits, default=None),
+                kwargs=agent.kwargs or {},
+                environment_variables=agent.env or {},
+            )
+        )
     return HarborJob(
         name=wanted.job_name,
-        datasets=[_dataset(each) for each in wanted.datasets],
-        agents=[_agent(each) for each in wanted.agents],
+        datasets=datasets,
+        agents=agents,
         n_attempts=wanted.n_attempts or 1,
         n_concurrent_trials=wanted.n_concurrent_trials or older.n_concurrent_trials or CONCURRENT_DEFAULT,
         timeout_multiplier=wanted.timeout_multiplier or 1.0,
         max_retries=retry.max_retries,
-    )
-
-
-def _dataset(wanted: _Dataset) -> HarborDataset:
-    name, _, version = wanted.name.partition("@")
-    return HarborDataset(
-        benchmark=name,
-        version=version or wanted.version or wanted.ref,
-        include=wanted.task_names or [],
-        exclude=wanted.exclude_task_names or [],
-        n_tasks=wanted.n_tasks,
-    )
-
-
-def _agent(wanted: _Agent) -> HarborAgent:
-    limits = [each for each in (wanted.override_timeout_sec, wanted.max_timeout_sec) if each is not None]
-    return HarborAgent(
-        name=wanted.name,
-        model_name=wanted.model_name,
-        timeout_seconds=min(limits, default=None),
-        kwargs=wanted.kwargs or {},
-        environment_variables=wanted.env or {},
     )

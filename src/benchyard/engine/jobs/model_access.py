@@ -47,7 +47,7 @@ class TrialModelAccess:
         """Open the door for an agent with this much time; a second call keeps it open."""
         config, orchestrator = job.spec.agent_configs[trial.agent], job.orchestrator
         try:
-            upstream = await retry_store(self.keys.upstream, route, config)
+            upstream = await retry_store(self.keys.upstream, route, config.base_url)
         except NotFound as error:
             raise TrialFailed("infrastructure", "SecretGone", error.message) from error
         grant = Grant(

@@ -13,7 +13,6 @@ from benchyard.engine.clock import now_ms
 from benchyard.engine.devboxes.secrets import scrubber_of
 from benchyard.engine.jobs.model_access import TrialModelAccess
 from benchyard.engine.jobs.trial_context import AGENT_EXECUTION, TrialContext, prompt_of, trial_scrubber
-from benchyard.engine.redaction import Scrubber
 from benchyard.engine.runs.model_access import TrajectoryContext, usage_of
 from benchyard.errors import BenchyardError
 from benchyard.gateway.grants import GrantUsage
@@ -63,15 +62,11 @@ async def _end_grant(access: TrialModelAccess, job: Job, trial: Trial) -> GrantU
     # The run's own number is that of the last scored round.
     number = min(scenario.n_rounds, run.round + (run.result_of(run.round) is not None))
     about = about_of(config, trial, prompt_of(of_round(scenario, number)))
-    trajectory = TrajectoryContext(about, await _scrubber(access, config, trial), number=number)
-    return await access.spending.settle(run_id, trial.id, trajectory)
-
-
-async def _scrubber(access: TrialModelAccess, config: AgentConfig, trial: Trial) -> Scrubber:
-    """Return a scrubber for all secrets that the trial may have had, whichever of its keys it used."""
     environment = config.agent_environment
-    given = [*((environment and environment.secrets) or {}).values()]
-    return await scrubber_of(access.tools, trial.devbox_id or "", [*given, *access.keys.usual_names()])
+    # All secrets that the trial may have had, whichever of its keys it used.
+    names = [*((environment and environment.secrets) or {}).values(), *access.keys.usual_names()]
+    scrubber = await scrubber_of(access.tools, trial.devbox_id or "", names)
+    return await access.spending.settle(run_id, trial.id, TrajectoryContext(about, scrubber, number=number))
 
 
 @dataclass

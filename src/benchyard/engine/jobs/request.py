@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from benchyard.engine.agents.service import Agents
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import Caller
-from benchyard.engine.jobs.harbor_file import HarborDataset, HarborJob, job_from_text
+from benchyard.engine.jobs.harbor_file import HarborJob, job_from_text
 from benchyard.engine.jobs.plan import check_job_size, sample_scenarios, scenarios_with_ids
 from benchyard.engine.network.model_routes import ModelKeys, ModelRoute
 from benchyard.engine.network.policies import NetworkPolicies, plan_of
@@ -102,7 +102,7 @@ async def filter_scenarios(
         told = await call(_ANSWER, content, limits=_LIMITS)
     except WorkerFailed:
         first = next((one.text for group in wanted for one in group), next(iter([*include, *exclude]), ""))
-        return [], f"to look for {first[:200]!r} takes too long here; write simpler conditions, or fewer"
+        return [], f"searching for {first[:200]!r} takes too long here; write simpler conditions, or fewer"
     return [scenarios[place] for place in told.get("chosen", [])], told.get("problem")
 
 
@@ -221,35 +221,31 @@ class JobRequestResolver:
         scenarios: dict[str, Scenario] = {}
         benchmarks = []
         for dataset in wanted.datasets:
-            benchmark = await self._dataset(dataset)
+            # A version is part of the benchmark's name.
+            is_newest = dataset.version in (None, "head", "latest")
+            name = dataset.benchmark if is_newest else f"{dataset.benchmark}@{dataset.version}"
+            benchmark = await self._benchmark(name)
             benchmarks.append(benchmark)
-            for each in await self._chosen(dataset, await self.scenarios_of(benchmark.scenario_ids)):
-                scenarios.setdefault(each.id, each)
+            every = await self.scenarios_of(benchmark.scenario_ids)
+            # Those whose names match, with or without a prefix and slash.
+            chosen, problem = await filter_scenarios(every, [], dataset.include, dataset.exclude, self._call)
+            if not chosen:
+                reason = f": {problem}" if problem else ""
+                raise UsageError(
+                    f"no scenario of {dataset.benchmark!r} fits task_names{reason}", field="spec.inline_yaml"
+                )
+            for scenario in chosen[: dataset.n_tasks]:
+                scenarios.setdefault(scenario.id, scenario)
         source = JobSource(type="harbor", inline_yaml=spec.inline_yaml)
-        return _ResolvedRequest(
-            source,
-            list(scenarios.values()),
-            _agents(wanted),
-            _orchestrator(wanted),
-            tuple(benchmarks),
-            wanted.name,
+        orchestrator = OrchestratorConfig(
+            n_attempts=wanted.n_attempts,
+            n_concurrent_trials=wanted.n_concurrent_trials,
+            timeout_multiplier=wanted.timeout_multiplier,
+            max_retries=wanted.max_retries,
         )
-
-    async def _chosen(self, dataset: HarborDataset, scenarios: list[Scenario]) -> list[Scenario]:
-        """Return the scenarios of a dataset whose names match, with or without a prefix and slash."""
-        chosen, problem = await filter_scenarios(scenarios, [], dataset.include, dataset.exclude, self._call)
-        if not chosen:
-            told = f": {problem}" if problem else ""
-            raise UsageError(
-                f"no scenario of {dataset.benchmark!r} fits task_names{told}", field="spec.inline_yaml"
-            )
-        return chosen if dataset.n_tasks is None else chosen[: dataset.n_tasks]
-
-    async def _dataset(self, dataset: HarborDataset) -> Benchmark:
-        """Return the benchmark of a dataset; a version is part of the benchmark's name."""
-        if dataset.version in (None, "head", "latest"):
-            return await self._benchmark(dataset.benchmark)
-        return await self._benchmark(f"{dataset.benchmark}@{dataset.version}")
+        return _ResolvedRequest(
+            source, list(scenarios.values()), _agents(wanted), orchestrator, tuple(benchmarks), wanted.name
+        )
 
     async def _benchmark(self, id: str) -> Benchmark:
         try:
@@ -319,15 +315,6 @@ def _agents(wanted: HarborJob) -> list[AgentConfig]:
         )
         for each in wanted.agents
     ]
-
-
-def _orchestrator(wanted: HarborJob) -> OrchestratorConfig:
-    return OrchestratorConfig(
-        n_attempts=wanted.n_attempts,
-        n_concurrent_trials=wanted.n_concurrent_trials,
-        timeout_multiplier=wanted.timeout_multiplier,
-        max_retries=wanted.max_retries,
-    )
 
 
 def _name(wish: _ResolvedRequest) -> str:

@@ -11,8 +11,8 @@ from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.errors import BenchyardError, Conflict, UsageError
 from benchyard.models.jobs import Job, JobRescoreRequest, JobRescoring
-from benchyard.models.runs import ContractResult, ScenarioRun
-from benchyard.models.trials import ScoreRecord, Trial, TrialRound, TrialState, counted_mean
+from benchyard.models.runs import ScenarioRun
+from benchyard.models.trials import ScoreRecord, Trial, TrialState, counted_mean
 
 _AT_ONCE = 8
 
@@ -111,13 +111,14 @@ def rescored_trial(trial: Trial, run: ScenarioRun) -> Trial:
             update={"rescore_note": f"{wrong[0].scoring_function_name}: {wrong[0].reason}"}
         )
     old = ScoreRecord(score=trial.score, scenario_revision=trial.scored_revision)
+    scores = {each.number: {"score": each.score, "rewards": each.rewards} for each in result.rounds}
     return trial.model_copy(
         update={
             "state": TrialState.COMPLETED,
             "score": result.score,
             "rewards": result.rewards,
             "conditions": result.conditions,
-            "rounds": _rounds_with_new_score(trial, result),
+            "rounds": [each.model_copy(update=scores.get(each.number)) for each in trial.rounds],
             "suspicions": result.suspicions,
             "scored_revision": result.scenario_revision,
             "answer_failure": result.answer_failure,
@@ -130,8 +131,3 @@ def rescored_trial(trial: Trial, run: ScenarioRun) -> Trial:
             "rescore_note": None,
         }
     )
-
-
-def _rounds_with_new_score(trial: Trial, result: ContractResult) -> list[TrialRound]:
-    told = {each.number: {"score": each.score, "rewards": each.rewards} for each in result.rounds}
-    return [each.model_copy(update=told.get(each.number)) for each in trial.rounds]

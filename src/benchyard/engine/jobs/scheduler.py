@@ -198,9 +198,10 @@ class Scheduler:
         for job_id, deadline in list(self._deadlines.items()):
             if deadline <= time.monotonic():
                 await self.stop(job_id, JobState.TIMEOUT)
-        for each in list(self._active.values()):
-            if each.is_over:
-                await self._finish(each)
+        for over in [active for active in self._active.values() if active.is_over]:
+            async with self._end_of(over):
+                await self._teardown.close(over)
+                over.job = await self._job_store.job(job_at_end(over.job, JobState.COMPLETED))
         while (active := self._waiting()) and (trial := active.next()):
             size = await self._size(active.job, trial)
             if self._active.get(active.job.id) is not active or active.next() is not trial:
@@ -282,11 +283,6 @@ class Scheduler:
         new = retry_of(active.job, ended, now_ms())
         await self._job_store.trial(old, new)
         active.again(new)
-
-    async def _finish(self, active: ActiveJob) -> None:
-        async with self._end_of(active):
-            await self._teardown.close(active)
-            active.job = await self._job_store.job(job_at_end(active.job, JobState.COMPLETED))
 
     def _wait_seconds(self) -> float:
         waits = [_LONGEST_WAIT_SECONDS]

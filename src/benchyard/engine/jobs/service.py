@@ -135,7 +135,7 @@ class Jobs:
             id_from_bytes(BENCHMARK_RUN_PREFIX, seed("job-runs", f"{job.id}/{agent}"))
             for agent in range(len(job.spec.agent_configs))
         ]
-        job, is_new = await self._job_store.add_job(job.model_copy(update={"benchmark_run_ids": runs}))
+        job, is_new = await self.records.insert_once(job.model_copy(update={"benchmark_run_ids": runs}))
         if is_new:
             self._plan(job)
         return job
@@ -217,6 +217,10 @@ class Jobs:
         if job.state not in ENDED_JOBS:
             return trials
         return [each if each.has_ended else canceled_trial(each, _NEVER) for each in trials]
+
+    async def write_trials(self, job_id: str, descriptor: int) -> None:
+        """Append all trials of a job to a file as they are stored, a line of JSON each."""
+        await self._job_store.trials.write_bodies({"parent": job_id}, descriptor)
 
     async def trial(self, id: str) -> Trial:
         """Return a trial of any job by its id; raises NotFound."""
@@ -350,20 +354,22 @@ class Jobs:
             counting = [each for each in trials if not each.is_superseded]
             chosen = [each for each in counting if wanted.is_chosen(each)]
             waiting = [each for each in counting if not each.has_ended]
-            never = [] if wanted.waiting else [each for each in waiting if not _is_retry(each)]
+            # A trial that a user's retry made is continued if interrupted, not canceled.
+            never = [] if wanted.waiting else [each for each in waiting if not each.retry or each.n_lost]
             if not chosen and len(never) == len(waiting):
                 raise Conflict(f"job {id} {wanted.otherwise}")
             await asyncio.gather(*(self._job_store.trial(canceled_trial(each, _NEVER)) for each in never))
+
+            async def replace(trial: Trial) -> None:
+                fresh = retry_of(job, trial, now_ms()).model_copy(update={"n_lost": 0})
+                await self._job_store.trial(trial.model_copy(update={"is_superseded": True}), fresh)
+
             # Together, so that thousands are stored in a few transactions.
-            await asyncio.gather(*(self._replace(job, each) for each in chosen))
+            await asyncio.gather(*(replace(each) for each in chosen))
             job = job.model_copy(update={"spent": budget_spent(trials)})
             job = await self._under_way(job, JobState.QUEUED, request_id)
             self._scheduler.add(job, await self._job_store.trials.all({"parent": id}))
             return job
-
-    async def _replace(self, job: Job, trial: Trial) -> None:
-        fresh = retry_of(job, trial, now_ms()).model_copy(update={"n_lost": 0})
-        await self._job_store.trial(trial.model_copy(update={"is_superseded": True}), fresh)
 
     async def _under_way(self, job: Job, state: JobState, request_id: str | None) -> Job:
         """Return an ended job, reopened."""
@@ -407,8 +413,14 @@ class Jobs:
             _log.exception("the plan of job %s failed", job.id)
             await self._fail(job, "the server made a mistake; its log tells which")
             return
+        planned = job.model_copy(update={"state": JobState.QUEUED})
+
+        async def hand_over() -> None:
+            await self._job_store.plan(planned, trials)
+            self._scheduler.add(planned, trials)
+
         # Not cancellable: a job stored as planned but not handed over would never run.
-        await run_to_end(self._hand_over(job, trials))
+        await run_to_end(hand_over())
 
     async def _install(self, job: Job, choice: AgentChoice) -> Job:
         """Install an agent of a job if necessary; returns the job with the installation noted."""
@@ -429,11 +441,6 @@ class Jobs:
             await self._job_store.prepare(job, begun.model_copy(update=over))
             raise
         return await self._job_store.prepare(job, begun.model_copy(update={"end_time_ms": now_ms()}))
-
-    async def _hand_over(self, job: Job, trials: list[Trial]) -> None:
-        job = job.model_copy(update={"state": JobState.QUEUED})
-        await self._job_store.plan(job, trials)
-        self._scheduler.add(job, trials)
 
     async def _fail(self, job: Job, reason: str) -> None:
         await self._teardown.drop(job, "failed")
@@ -467,11 +474,6 @@ class Jobs:
 def _short_name(name: str) -> str:
     """Return a name cut to the length that is stored."""
     return name[:1024].encode()[:MOST_NAME_BYTES].decode(errors="ignore")
-
-
-def _is_retry(trial: Trial) -> bool:
-    """Tell whether a user's retry made this trial; if interrupted, it is continued, not canceled."""
-    return trial.retry > 0 and trial.n_lost == 0
 
 
 def _require_rest(job: Job) -> None:

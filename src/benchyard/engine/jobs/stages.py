@@ -7,12 +7,12 @@ import re
 import stat
 
 from benchyard.agents.base import PROMPT_FILE, TRAJECTORY, AgentEnd, Launch, contract_env
-from benchyard.devboxes.base import NewFolder
+from benchyard.devboxes.base import NewFolder, OpenFile
 from benchyard.engine.background import retry_store
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import Caller
 from benchyard.engine.devboxes.commands import run_step, wait_for_completion
-from benchyard.engine.devboxes.descriptors import read_pieces, write_content
+from benchyard.engine.devboxes.descriptors import read_pieces, write_contents
 from benchyard.engine.devboxes.states import BOOTING, ENDED, SUSPENDED
 from benchyard.engine.disk_use import is_short
 from benchyard.engine.ids import id_from_bytes
@@ -171,8 +171,14 @@ async def provision(context: TrialContext) -> None:
 
 async def _begin_run(context: TrialContext, run_id: str) -> ScenarioRun:
     """Begin a new run; a refused run leaves no record."""
+    environment = context.config.agent_environment
     try:
-        await _check_secrets(context)
+        try:
+            for name in ((environment and environment.secrets) or {}).values():
+                await retry_store(context.tools.secrets.value, name)
+        except NotFound as error:
+            # Deleted since the job began, which is not the scenario's failure.
+            raise TrialFailed("infrastructure", "SecretGone", error.message) from error
         await _build(context)
         return await run_to_end(retry_store(context.runs.begin, Caller(run_id), _start(context)))
     except BuildFailed as error:
@@ -198,16 +204,6 @@ async def _build(context: TrialContext) -> None:
     finally:
         context.note(activity=None, preparing_ms=max(0, now_ms() - begun))
     context.job_store.soon(context.trial)
-
-
-async def _check_secrets(context: TrialContext) -> None:
-    """Raise TrialFailed for a secret deleted since the job began, which is not the scenario's failure."""
-    environment = context.config.agent_environment
-    try:
-        for name in ((environment and environment.secrets) or {}).values():
-            await retry_store(context.tools.secrets.value, name)
-    except NotFound as error:
-        raise TrialFailed("infrastructure", "SecretGone", error.message) from error
 
 
 async def _recall(context: TrialContext) -> None:
@@ -274,8 +270,7 @@ async def set_up(context: TrialContext, launch: Launch) -> None:
             if context.round == 1:
                 # Later the agent may have replaced the shell; the folders exist by then.
                 await _make_folders(context)
-            for path, content in {**launch.files, task.prompt_file: task.prompt.encode()}.items():
-                await _put_anew(context, path, content)
+            await _put_anew(context, {**launch.files, task.prompt_file: task.prompt.encode()})
             if context.round == 1 and not context.tools.host.pretends:
                 # These changes are not the agent's: exclude them from the tamper report.
                 await context.tools.host.rooms.mark(devbox_id)
@@ -295,12 +290,12 @@ async def _make_folders(context: TrialContext) -> None:
         raise failure_of_setup("SetupError", f"the agent's folders could not be made: {failure}")
 
 
-async def _put_anew(context: TrialContext, path: str, content: bytes) -> None:
-    """Write a file of the agent; raises TrialFailed if a full memory disk of the devbox prevents it."""
+async def _put_anew(context: TrialContext, files: dict[str, bytes]) -> None:
+    """Write the files of the agent; raises TrialFailed if a full memory disk of the devbox prevents it."""
     tools = context.tools
+    requests = [OpenFile(path, write=True, mode=0o755, fresh=True) for path in files]
     try:
-        opening = tools.host.open_fresh(context.the_devbox.id, path, "root", 0o755)
-        await write_content(await opening, path, content)
+        await write_contents(await tools.host.open_all(context.the_devbox.id, requests), files)
     except DiskFull as error:
         if is_short(tools.settings.data):
             raise

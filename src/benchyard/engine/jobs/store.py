@@ -36,10 +36,6 @@ class JobStore:
         self._is_writing = False
         self._changed: dict[str, asyncio.Event] = {}
 
-    async def add_job(self, job: Job) -> tuple[Job, bool]:
-        """Store a job unless the same request did before; returns the stored one, and whether it is new."""
-        return await self.jobs.insert_once(job)
-
     async def counts(self) -> dict[str, int]:
         """Return the number of jobs in each state."""
         status = TABLES["benchmark_jobs"].c.status

@@ -50,8 +50,7 @@ def check_egress(tools: EngineContext, request: DevboxRequest, egress: Egress | 
 
 def check_plan(tools: EngineContext, plan: NetworkPlan) -> None:
     """Refuse a plan that this server cannot enforce for lack of a gateway or of its driver's capabilities."""
-    capabilities = tools.host.capabilities
-    if plan.network is Network.NONE and Capability.NO_NETWORK not in capabilities:
+    if plan.network is Network.NONE and Capability.NO_NETWORK not in tools.host.capabilities:
         raise NotSupported(
             "this server's driver cannot keep devboxes from the network, so it cannot keep a network policy; "
             "use the native driver, or a policy with allow_all"
@@ -64,8 +63,7 @@ def check_phases(tools: EngineContext, purpose: DevboxPurpose | None) -> None:
     """Refuse a policy that changes while a devbox runs if this server has no gateway to enforce it."""
     if purpose is None or purpose.agent_egress is None:
         return
-    capabilities = tools.host.capabilities
-    if Capability.NO_NETWORK not in capabilities or tools.egress is None:
+    if Capability.NO_NETWORK not in tools.host.capabilities or tools.egress is None:
         raise NotSupported("this server cannot change what a devbox reaches; use the native driver")
 
 

@@ -140,10 +140,11 @@ class GatewayConfigs:
 
     async def doors(self, devbox_id: str, gateways: Mapping[str, GatewayRequest]) -> list[GatewayDoor]:
         """Return the doors that a devbox is created with, by the prefixes of their variables."""
-        return [
-            await self.door(_door_id(devbox_id, prefix), wanted, prefix)
-            for prefix, wanted in gateways.items()
-        ]
+        doors = []
+        for prefix, wanted in gateways.items():
+            digest = hashlib.sha256(f"{devbox_id}/{prefix}".encode()).digest()
+            doors.append(await self.door(id_from_bytes(DOOR_PREFIX, digest), wanted, prefix))
+        return doors
 
     async def _own(self, id: str) -> GatewayConfig:
         found = await self._records.get(id)
@@ -161,10 +162,6 @@ class GatewayConfigs:
             return (await self._secrets.find(given)).id
         except NotFound as error:
             raise UsageError(f"{error.message}; `benchyard secret set` makes one", field=field) from error
-
-
-def _door_id(devbox_id: str, prefix: str) -> str:
-    return id_from_bytes(DOOR_PREFIX, hashlib.sha256(f"{devbox_id}/{prefix}".encode()).digest())
 
 
 def _check_headers(config: GatewayConfig) -> GatewayConfig:

@@ -129,8 +129,7 @@ def with_door(devbox: Devbox, door: GatewayDoor) -> Devbox:
     """Return the record with one more door; a known door changes nothing."""
     if devbox.status in ENDED:
         raise Conflict(f"devbox {devbox.id} has ended; create another")
-    existing = next((each for each in devbox.doors if each.id == door.id), None)
-    if existing is not None:
+    if any(known.id == door.id for known in devbox.doors):
         return devbox
     if len(devbox.doors) >= MOST_DOORS:
         raise UsageError(f"devbox {devbox.id} has {MOST_DOORS} gateway tokens already; use one of those")

@@ -94,7 +94,7 @@ def check_url(url: str) -> str:
         port_is_right = False
     is_plain = port_is_right and _PLAIN.fullmatch(url) is not None
     if not is_plain or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"{url[:200]!r} is no address of an upstream; give one as http://HOST:PORT")
+        raise UsageError(f"{url[:200]!r} is not the address of an upstream; give one as http://HOST:PORT")
     if "@" in parts.netloc or "?" in url or "#" in url:
         raise UsageError("the address of an upstream has no user, query or fragment; its key is a secret")
     return url.rstrip("/")
@@ -148,9 +148,10 @@ class ModelKeys:
         variables = {name for each in self._upstreams.names for name in self._upstreams.variables(each)}
         _refuse_open_keys(agent, variables | {OAUTH_VARIABLE}, environment or AgentEnvironment())
 
-    async def upstream(self, route: ModelRoute, config: AgentConfig) -> Upstream:
+    async def upstream(self, route: ModelRoute, url: str | None = None) -> Upstream:
         """Return the upstream of a route, with its key; raises NotFound if the key is gone."""
-        return await self._upstream(route, config.base_url)
+        key = await self.secrets.value(route.secret) if route.secret else None
+        return self._upstreams.make(route.provider, key, route.variable, url)
 
     async def own_route(self, choice: ModelChoice, secret: str | None) -> ModelRoute:
         """Return the route of a user's own code to a model, with the key in that secret or the usual one.
@@ -161,7 +162,14 @@ class ModelKeys:
         self._upstreams.make(provider, None, None)
         variables = self._upstreams.variables(provider)
         if secret is not None:
-            await self._require(secret)
+            try:
+                await self.secrets.get(secret)
+            except NotFound as error:
+                name = secret[:100]
+                raise UsageError(
+                    f"no secret is called {name!r}; keep one with `benchyard secret set {name}`",
+                    field="secret",
+                ) from error
             return ModelRoute(provider, choice.model, variables[0], secret)
         found = await self._key(variables, {})
         if found is None and self._upstreams.needs_key(provider):
@@ -171,10 +179,6 @@ class ModelKeys:
                 field="secret",
             )
         return ModelRoute(provider, choice.model, *(found or (variables[0], None)))
-
-    async def own_upstream(self, route: ModelRoute) -> Upstream:
-        """Return the upstream of a route of a user's own code; raises NotFound if its key is gone."""
-        return await self._upstream(route, None)
 
     def usual_names(self) -> list[str]:
         """Return the names of secrets that may hold a key of a model."""
@@ -193,22 +197,13 @@ class ModelKeys:
                 return named
             return ModelChoice(provider, model or "")
         if named is None:
-            what = f"model {model[:100]!r} can be anybody's" if model else "give a model or a provider"
+            what = (
+                f"model {model[:100]!r} could belong to any provider"
+                if model
+                else "give a model or a provider"
+            )
             raise UsageError(f"{what}; say `provider`: one of {self._upstreams.listed}", field="provider")
         return named
-
-    async def _upstream(self, route: ModelRoute, url: str | None) -> Upstream:
-        key = await self.secrets.value(route.secret) if route.secret else None
-        return self._upstreams.make(route.provider, key, route.variable, url)
-
-    async def _require(self, secret: str) -> None:
-        try:
-            await self.secrets.get(secret)
-        except NotFound as error:
-            raise UsageError(
-                f"no secret is called {secret[:100]!r}; keep one with `benchyard secret set {secret[:100]}`",
-                field="secret",
-            ) from error
 
     async def _key(self, variables: tuple[str, ...], given: Mapping[str, str]) -> tuple[str, str] | None:
         """Return the variable and the secret of a key: the job's own, else one of the usual names."""

@@ -149,22 +149,23 @@ class BenchmarkRuns:
         children = await retry_store(self._children, id)
         turns = asyncio.Semaphore(_AT_ONCE)
         keeps = run.state == "completed"
-        await asyncio.gather(*(self._close_one(each, turns, keeps=keeps) for each in children))
+
+        async def close(child: ScenarioRun) -> None:
+            async with turns:
+                if keeps and child.state is RunState.SCORING:
+                    child = await self._runs.settled(child.id)
+                if child.state is RunState.SCORED:
+                    await retry_store(self._runs.complete, child.id)
+                elif child.state not in ENDED_RUNS:
+                    await retry_store(self._runs.cancel, child.id)
+
+        await asyncio.gather(*map(close, children))
         scored = await retry_store(self._children, id)
 
         def apply(run: BenchmarkRun) -> BenchmarkRun:
             return run.model_copy(update={"score": score_of(scored), "is_closing": False})
 
         await retry_store(self.records.change, id, apply)
-
-    async def _close_one(self, run: ScenarioRun, turns: asyncio.Semaphore, *, keeps: bool) -> None:
-        async with turns:
-            if keeps and run.state is RunState.SCORING:
-                run = await self._runs.settled(run.id)
-            if run.state is RunState.SCORED:
-                await retry_store(self._runs.complete, run.id)
-            elif run.state not in ENDED_RUNS:
-                await retry_store(self._runs.cancel, run.id)
 
     async def _children(self, id: str) -> list[ScenarioRun]:
         return await self._runs.records.all({"parent": id})

@@ -42,7 +42,7 @@ class Conditions:
         try:
             refused = await tools.egress.refused(devbox_id)
         except BenchyardError as error:
-            _log.warning("what devbox %s was refused cannot be told: %s", devbox_id, error)
+            _log.warning("the refused requests of devbox %s are not known: %s", devbox_id, error)
             return
         for host, count in list(refused.items())[:_MOST_HOSTS]:
             more = count - self._seen.get((devbox_id, host), 0)

@@ -11,7 +11,7 @@ from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import FINAL_KIND, PRISTINE
 from benchyard.engine.runs.records import RunRecords
 from benchyard.engine.runs.scoring_room import ScoringCase, frozen_id
-from benchyard.errors import BenchyardError, NotFound, from_os
+from benchyard.errors import BenchyardError, NotFound, message_of
 from benchyard.models.runs import FinalState, ScenarioRun
 
 LIVE = "it was scored live, in its devbox: what counted was something that ran there, and that has ended"
@@ -49,10 +49,8 @@ class FinalStates:
         """Keep the image frozen for a scoring; errors become the reason why there is no final state."""
         try:
             return await self._keep(case)
-        except BenchyardError as error:
-            return FinalStateFate(gone=f"it could not be kept: {error.message}")
-        except OSError as error:
-            return FinalStateFate(gone=f"it could not be kept: {from_os(error).message}")
+        except (BenchyardError, OSError) as error:
+            return FinalStateFate(gone=f"it could not be kept: {message_of(error)}")
 
     async def _keep(self, case: ScoringCase) -> FinalStateFate:
         most = self._tools.settings.final_state_max_bytes
@@ -119,7 +117,12 @@ class FinalStates:
         loose = found - self._unnamed
         run = await run_records.records.find(run_id)
         if run is not None and self._is_over(run):
-            run = await run_records.change(run_id, self._without_old)
+            days = f"{self._tools.settings.final_state_days:g} days"
+            reason = f"it was pruned after {days} (--final-state-days)"
+            gone = {"final_state": None, "final_state_gone": reason}
+            run = await run_records.change(
+                run_id, lambda now: now.model_copy(update=gone) if self._is_over(now) else now
+            )
         for image_id in loose - (images_of_final_state(run) if run else set()):
             await self._remove(image_id)
 
@@ -127,12 +130,6 @@ class FinalStates:
         if run.final_state is None or run.rescoring is not None:
             return False
         return now_ms() - run.final_state.create_time_ms > self._tools.settings.final_state_days * _DAY_MS
-
-    def _without_old(self, run: ScenarioRun) -> ScenarioRun:
-        if not self._is_over(run):
-            return run
-        reason = f"it was pruned after {self._tools.settings.final_state_days:g} days (--final-state-days)"
-        return run.model_copy(update={"final_state": None, "final_state_gone": reason})
 
 
 def images_of_final_state(run: ScenarioRun) -> set[str]:

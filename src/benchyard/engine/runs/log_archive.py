@@ -17,7 +17,7 @@ from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.errors import BenchyardError, NotFound
 from benchyard.hosts.host import ExecutionState
 from benchyard.models.executions import LogLine
-from benchyard.models.runs import RunExecution, RunExecutionListView, ScenarioRun, Trace
+from benchyard.models.runs import RunExecution, RunExecutionListView, ScenarioRun
 
 MOST_STREAM_BYTES = 10 * 1024**2
 """Most bytes of one command's output; the end is kept."""
@@ -102,7 +102,11 @@ class RunLogs:
                     content = await self._output(state, stream, size, scrubber)
                     await writer.add(run, f"{state.id}.{stream}.log", content)
         for trace in run.traces:
-            await self._trace(run, trace, writer, scrubber)
+            try:
+                _, pieces = await self._tools.objects.content(trace.object_id)
+                await writer.stream(run, f"trace-{trace.name}", scrubber.pieces(pieces))
+            except BenchyardError as error:
+                writer.left_out.append(f"trace-{trace.name}: {error.message}")
         await writer.finish(run)
 
     async def _output(
@@ -119,13 +123,6 @@ class RunLogs:
         pieces = self._tools.host.output(state.devbox_id, state.id, stream, first, follow=False)
         data = b"".join([piece async for piece in pieces])
         return (await asyncio.to_thread(scrubber.data, data, start - first))[:most]
-
-    async def _trace(self, run: ScenarioRun, trace: Trace, writer: "_Writer", scrubber: Scrubber) -> None:
-        try:
-            _, pieces = await self._tools.objects.content(trace.object_id)
-            await writer.stream(run, f"trace-{trace.name}", scrubber.pieces(pieces))
-        except BenchyardError as error:
-            writer.left_out.append(f"trace-{trace.name}: {error.message}")
 
 
 class LogArchive:

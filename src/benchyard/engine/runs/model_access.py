@@ -81,7 +81,7 @@ class ModelSpending:
         try:
             await self._keep(run_id, grant_id, trajectory)
         except (BenchyardError, OSError) as error:
-            _log.warning("scenario run %s: what its model said is not kept: %s", run_id, error)
+            _log.warning("scenario run %s: its model calls are not kept: %s", run_id, error)
         return spent
 
     def next_number(self, run: ScenarioRun, after: int) -> int:
@@ -217,14 +217,20 @@ class RunGateways:
         try:
             return await self.settle(run)
         except BenchyardError as error:
-            _log.warning("scenario run %s: its way to models could not be closed: %s", run.id, error)
+            _log.warning("scenario run %s: its access to models could not be closed: %s", run.id, error)
             return run
 
     async def take_up(self, unfinished: Iterable[ScenarioRun]) -> None:
         """Reopen the grants of unfinished runs after a start, and close those of runs that are over."""
         for run in unfinished:
-            if run.gateway is not None and run.gateway.is_open and run.state is not RunState.SCORING:
-                await self._reopen(run)
+            if run.gateway is None or not run.gateway.is_open or run.state is RunState.SCORING:
+                continue
+            try:
+                devbox = await self._tools.live_devboxes.get(run.devbox_id)
+                if devbox.status is DevboxStatus.RUNNING:
+                    await self._let_in(run)
+            except BenchyardError as error:
+                _log.warning("scenario run %s: its access to models is not open again: %s", run.id, error)
         for grant_id in self._grants.left(_PREFIX):
             left = await self._runs.find(grant_id.removeprefix(_PREFIX))
             if left is not None and left.state in ENDED_RUNS:
@@ -236,16 +242,18 @@ class RunGateways:
         Raises Unauthorized without the run's token, Conflict if its access is not open.
         """
         if token is None or not hmac.compare_digest(token.encode(), self._token(run_id).encode()):
-            raise Unauthorized("this token opens no models of this run; open_gateway tells which one does")
+            raise Unauthorized(
+                "this token gives no access to models of this run; open_gateway returns the one that does"
+            )
         run = await self._runs.get(run_id)
         if run.gateway is None or not run.gateway.is_open:
-            raise Conflict(f"the way of scenario run {run_id} to models is closed; open_gateway opens it")
+            raise Conflict(f"scenario run {run_id} has no access to models now; open_gateway gives it")
         return await self._grants.connect(run.devbox_id)
 
     async def _let_in(self, run: ScenarioRun) -> None:
         access = run.gateway or RunGateway()
         upstreams = {
-            provider: await self.keys.own_upstream(ModelRoute(provider, "", route.variable, route.secret))
+            provider: await self.keys.upstream(ModelRoute(provider, "", route.variable, route.secret))
             for provider, route in access.routes.items()
         }
         grant = Grant(
@@ -259,14 +267,6 @@ class RunGateways:
         )
         await self._grants.open(grant)
 
-    async def _reopen(self, run: ScenarioRun) -> None:
-        try:
-            devbox = await self._tools.live_devboxes.get(run.devbox_id)
-            if devbox.status is DevboxStatus.RUNNING:
-                await self._let_in(run)
-        except BenchyardError as error:
-            _log.warning("scenario run %s: its way to models is not open again: %s", run.id, error)
-
     async def _close(self, run: ScenarioRun, access: RunGateway) -> ScenarioRun:
         scenario = await retry_store(self._scenarios.at, run.scenario_id, run.scenario_revision)
         models = sorted({route.model for route in access.routes.values() if route.model})
@@ -279,16 +279,14 @@ class RunGateways:
         )
         number = self.spending.next_number(run, access.kept)
         try:
-            trajectory = TrajectoryContext(about, await self._scrubber(run, access), number=number)
+            secrets = [route.secret for route in access.routes.values() if route.secret]
+            scrubber = await scrubber_of(self._tools, run.devbox_id, secrets)
+            trajectory = TrajectoryContext(about, scrubber, number=number)
             await self.spending.settle(run.id, grant_id_of(run.id), trajectory)
         except NotFound:
             # The grant was never used, and the gateway that knew it is gone.
             _log.info("scenario run %s asked no models", run.id)
         return await retry_store(self._runs.change, run.id, partial(_run_with_closed_gateway, number))
-
-    async def _scrubber(self, run: ScenarioRun, access: RunGateway) -> Scrubber:
-        keys = [route.secret for route in access.routes.values() if route.secret]
-        return await scrubber_of(self._tools, run.devbox_id, keys)
 
     async def _answer(self, devbox_id: str) -> None:
         """Answer calls from a devbox that still runs, so that they learn that the token has ended."""
@@ -320,7 +318,7 @@ def grant_id_of(run_id: str) -> str:
 
 def _require_open(run: ScenarioRun) -> None:
     if TRIAL_KEY in run.metadata:
-        raise Conflict(f"scenario run {run.id} belongs to a job, whose agent has its own way to models")
+        raise Conflict(f"scenario run {run.id} belongs to a job, whose agent has its own access to models")
     if run.state in ENDED_RUNS:
         raise Conflict(f"scenario run {run.id} is {run.state}; start another")
     if run.state is RunState.SCORING:

@@ -22,10 +22,6 @@ class RunRecords:
         self.records = records
         self._changed: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
 
-    async def get(self, id: str) -> ScenarioRun:
-        """Return the run with this id; raises NotFound."""
-        return await self.records.get(id)
-
     async def change(self, id: str, change: Change) -> ScenarioRun:
         """Replace a record by the result of `change`; raises NotFound."""
         run = await self.records.change(id, change)

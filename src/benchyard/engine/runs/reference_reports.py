@@ -1,6 +1,6 @@
 """Reports of references: their effects beside the work, for comparison with other runs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from benchyard.engine.background import retry_store
 from benchyard.engine.clock import now_ms
@@ -71,11 +71,7 @@ def _merge_reports(known: ReferenceReport, fresh: ReferenceReport) -> ReferenceR
         before = counted.get(name, [])
         counted[name] = [*before, *(each for each in counts if each not in before)][:MOST_COUNTS]
     lists = {
-        name: _union(getattr(known, name), getattr(fresh, name))
+        name: list(dict.fromkeys([*getattr(known, name), *getattr(fresh, name)]))[:MOST_PATHS]
         for name in ("changed_outside", "opened_outside", "changed_while_scored", "process_users")
     }
     return known.model_copy(update={**lists, "counted": counted})
-
-
-def _union(known: Iterable[str], fresh: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys([*known, *fresh]))[:MOST_PATHS]

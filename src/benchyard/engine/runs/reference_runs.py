@@ -218,7 +218,9 @@ class ReferenceRuns:
         )
 
     async def _wait_until_booted(self, devbox_id: str) -> Devbox:
-        devbox = await self._tools.live_devboxes.wait(devbox_id, _has_booted, _BOOT_SECONDS)
+        devbox = await self._tools.live_devboxes.wait(
+            devbox_id, lambda record: record.status not in BOOTING, _BOOT_SECONDS
+        )
         if devbox.status is not DevboxStatus.RUNNING:
             detail = devbox.state_transitions[-1].detail or devbox.failure_reason or ""
             raise Conflict(f"the devbox of the reference is {devbox.status}: {detail}")
@@ -274,7 +276,3 @@ def _longest_seconds(run: ScenarioRun, scenario: Scenario) -> float:
     scorers = len(functions_of(scenario)) * len(rounds)
     grading = SCORER_TRIES * (scenario.scorer_seconds * run.scorer_multiplier + _SLACK_SECONDS)
     return _BOOT_SECONDS + sum(map(_apply_seconds, rounds)) + scorers * grading
-
-
-def _has_booted(devbox: Devbox) -> bool:
-    return devbox.status not in BOOTING

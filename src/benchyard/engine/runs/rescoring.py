@@ -14,7 +14,7 @@ from benchyard.engine.devboxes.states import ENDED
 from benchyard.engine.runs.records import RunRecords
 from benchyard.engine.runs.reference_runs import ReferenceRuns
 from benchyard.engine.runs.results import Outcome, join_rounds, rescored_run
-from benchyard.engine.runs.scoring import RunScoring, attempt_scoring
+from benchyard.engine.runs.scoring import Scoring, reason_of
 from benchyard.engine.runs.scoring_room import frozen_id
 from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import Conflict, NotFound, Unreadable
@@ -36,40 +36,38 @@ class RunRescorings:
         tools: EngineContext,
         run_records: RunRecords,
         scenarios: Scenarios,
-        run_scoring: RunScoring,
+        scoring: Scoring,
         references: ReferenceRuns,
     ) -> None:
         self._tools = tools
         self._run_records = run_records
         self._scenarios = scenarios
-        self._scoring = run_scoring.scoring
-        self._run_scoring = run_scoring
+        self._scoring = scoring
         self._references = references
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def asked(self) -> set[str]:
         """Return the runs with interrupted scorings from a final state."""
-        found = set()
+        run_ids = set()
         for image in await self._tools.images.list():
+            if image.kind != SCORING_KIND:
+                continue
             run_id = image.id.partition("-")[0]
-            if image.kind == SCORING_KIND and await self._is_asked(run_id):
-                found.add(run_id)
-        return found
-
-    async def _is_asked(self, run_id: str) -> bool:
-        try:
-            run = await self._run_records.records.find(run_id)
-        except Unreadable as error:
-            _log.error("a run is not scored again: %s", error.message)
-            return False
-        return run is not None and run.rescoring is not None
+            try:
+                run = await self._run_records.records.find(run_id)
+            except Unreadable as error:
+                _log.error("a run is not scored again: %s", error.message)
+                continue
+            if run is not None and run.rescoring is not None:
+                run_ids.add(run_id)
+        return run_ids
 
     async def note(self, id: str, request_id: str | None, *, newest: bool) -> tuple[ScenarioRun, bool]:
         """Note a request for a scoring; returns the run, and whether that is new. Raises Conflict."""
         lock = self._asking.setdefault(id, asyncio.Lock())
         async with lock:
-            run = await self._run_records.get(id)
-            if _is_requested(run, request_id):
+            run = await self._run_records.records.get(id)
+            if run.rescoring is not None or (request_id is not None and run.scoring_request == request_id):
                 return run, False
             state = _final_state(run)
             await self._require_end(run)
@@ -92,11 +90,16 @@ class RunRescorings:
 
     async def run(self, id: str) -> None:
         """Score a run again if that was requested; errors are noted in the run."""
-        run = await retry_store(self._run_records.get, id)
+        run = await retry_store(self._run_records.records.get, id)
         if run.rescoring is None:
             return
-        found = await attempt_scoring(partial(self._outcome, run), id)
-        await retry_store(self._run_records.change, id, partial(rescored_run, run.scorings, found))
+        outcome: Outcome | str
+        try:
+            outcome = await self._outcome(run)
+        except Exception as error:  # noqa: BLE001
+            # A bug must not leave a run being scored for ever.
+            outcome = reason_of(error, id)
+        await retry_store(self._run_records.change, id, partial(rescored_run, run.scorings, outcome))
         # Last, since the next server would find the unfinished scoring by this image.
         await self._scoring.forget(frozen_id(run))
 
@@ -108,7 +111,7 @@ class RunRescorings:
         # The scoring may be new; task and place of work stay as they were.
         task = {"environment": own.environment, "input_context": own.input_context}
         graded = of_round(wanted, run.round).model_copy(update=task)
-        outcome = await self._run_scoring.of_final_state(run, graded, state)
+        outcome = await self._scoring.score(await self._scoring.case_of_final_state(run, graded, state))
         outcome = await self._references.judge(run, wanted, outcome)
         # Of earlier rounds only the scores are stored.
         return replace(outcome, result=join_rounds(wanted, run, outcome.result))
@@ -128,10 +131,6 @@ class RunRescorings:
                 f"the devbox of scenario run {run.id} is {devbox.status}: `score` scores it as it is now, "
                 "and once the run is completed `rescore` scores what it left"
             )
-
-
-def _is_requested(run: ScenarioRun, request_id: str | None) -> bool:
-    return run.rescoring is not None or (request_id is not None and run.scoring_request == request_id)
 
 
 def _request_fields(run: ScenarioRun, request_id: str | None, revision: int) -> dict[str, object]:

@@ -280,5 +280,5 @@ async def _scorer_outputs(scenario: Scenario, result: ContractResult, call: Work
     try:
         said: bytes = await call(_CLEAN_OUTPUTS, content)
     except BenchyardError as error:
-        return f"[benchyard] what the graders printed cannot be told: {error}"
+        return f"[benchyard] the output of the graders is not available: {error}"
     return said.decode(errors="replace")

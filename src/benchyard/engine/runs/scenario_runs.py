@@ -25,13 +25,13 @@ from benchyard.engine.runs.results import (
     run_after_devbox,
     scored_run,
 )
-from benchyard.engine.runs.scoring import RunScoring, Scoring, attempt_scoring
+from benchyard.engine.runs.scoring import Scoring, reason_of
 from benchyard.engine.runs.scoring_room import frozen_id
 from benchyard.engine.runs.start import RunPlan, RunStarter, require_isolation
 from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import Conflict, NotFound, StillWaiting, UsageError
 from benchyard.hosts.cancellation import run_to_end, wait_at_most
-from benchyard.models.devboxes import Devbox, DevboxStatus
+from benchyard.models.devboxes import DevboxStatus
 from benchyard.models.jobs import JOB_KEY, TRIAL_KEY
 from benchyard.models.runs import (
     ENDED_RUNS,
@@ -73,11 +73,8 @@ class ScenarioRuns:
         self._scoring = scoring
         self._gateways = gateways
         self._starting = RunStarter(tools, benchmark_runs, devboxes, scoring)
-        self._run_scoring = RunScoring(tools, scoring, prerequisites)
         self._references = ReferenceRuns(tools, self)
-        self._rescorings = RunRescorings(
-            tools, self.run_records, scenarios, self._run_scoring, self._references
-        )
+        self._rescorings = RunRescorings(tools, self.run_records, scenarios, scoring, self._references)
 
     async def open(self) -> None:
         """Resume interrupted work: begin scorings again, and finish the ends of runs."""
@@ -93,9 +90,9 @@ class ScenarioRuns:
         for run in unfinished:
             self._watch(run.id)
             if run.state is _S.SCORING:
-                self._start_scoring(run.id)
+                self._tools.work.start(scoring_key(run.id), partial(self._score, run.id))
         for run_id in asked:
-            self._start_rescoring(run_id)
+            self._tools.work.start(scoring_key(run_id), partial(self._rescorings.run, run_id))
         for run_id in left:
             await self.cancel(run_id)
         await self._end_left()
@@ -189,7 +186,7 @@ class ScenarioRuns:
         async def begin() -> ScenarioRun:
             run = await self.run_records.change(id, apply)
             if begun:
-                self._start_scoring(id)
+                self._tools.work.start(scoring_key(id), partial(self._score, id))
             return run
 
         # The caller may be cancelled: a noted scoring must begin.
@@ -201,7 +198,14 @@ class ScenarioRuns:
         The old result stays until there is a new one; a rescoring under way goes on. The same request again
         begins nothing. Raises Conflict with the reason if there is nothing to score.
         """
-        return await run_to_end(self._rescore(id, request_id, newest=newest))
+
+        async def begin() -> ScenarioRun:
+            run, is_new = await self._rescorings.note(id, request_id, newest=newest)
+            if is_new:
+                self._tools.work.start(scoring_key(id), partial(self._rescorings.run, id))
+            return run
+
+        return await run_to_end(begin())
 
     async def rename(self, id: str, name: str) -> ScenarioRun:
         """Rename a run; raises Conflict for a run of a job."""
@@ -287,22 +291,12 @@ class ScenarioRuns:
         with contextlib.suppress(NotFound):
             devbox = await self._tools.live_devboxes.get(run.devbox_id)
             while devbox.status not in ENDED:
-                devbox = await self._tools.live_devboxes.wait(run.devbox_id, _has_ended, _HOUR)
+                devbox = await self._tools.live_devboxes.wait(
+                    run.devbox_id, lambda record: record.status in ENDED, _HOUR
+                )
             await self._tools.work.settle(scoring_key(id))
             run = await retry_store(self.run_records.change, id, partial(run_after_devbox, devbox))
             await self._gateways.end(run)
-
-    def _start_scoring(self, id: str) -> None:
-        self._tools.work.start(scoring_key(id), partial(self._score, id))
-
-    async def _rescore(self, id: str, request_id: str | None, *, newest: bool) -> ScenarioRun:
-        run, is_new = await self._rescorings.note(id, request_id, newest=newest)
-        if is_new:
-            self._start_rescoring(id)
-        return run
-
-    def _start_rescoring(self, id: str) -> None:
-        self._tools.work.start(scoring_key(id), partial(self._rescorings.run, id))
 
     async def _score(self, id: str) -> None:
         """Score a run; errors become its result, and the run goes on."""
@@ -312,8 +306,11 @@ class ScenarioRuns:
         scenario = await retry_store(self.scenario, run)
         if _is_ready(run):
             graded = of_round(scenario, run.round)
-            found = await attempt_scoring(partial(self._outcome, run, scenario), id)
-            outcome = failed_outcome(run, graded, found) if isinstance(found, str) else found
+            try:
+                outcome = await self._outcome(run, scenario)
+            except Exception as error:  # noqa: BLE001
+                # The boundary of scorings: a bug must not leave a run being scored for ever.
+                outcome = failed_outcome(run, graded, reason_of(error, id))
             outcome = await outcome_after_round(scenario, run, outcome, self._tools.workers.call)
             change = partial(scored_run, run.scorings, outcome)
             now = await retry_store(self.run_records.change, id, change)
@@ -342,16 +339,18 @@ class ScenarioRuns:
         run = await self._gateways.settle(run)
         if self._is_left(run, scenario):
             await self._devboxes.retire(run.devbox_id)
-            await self._require_sound_disk(run.devbox_id)
-        outcome = await self._run_scoring.outcome(run, of_round(scenario, run.round))
+            devbox = await retry_store(self._tools.live_devboxes.get, run.devbox_id)
+            if devbox.status is DevboxStatus.SUSPENDED and not self._tools.host.rooms.has_sound_disk(
+                devbox.id
+            ):
+                # A power failure may have damaged it.
+                told = (
+                    "the machine was started anew before what its devbox left was safe on disk: run it again"
+                )
+                raise Conflict(told)
+        case = await self._scoring.case_of_devbox(run, of_round(scenario, run.round))
+        outcome = await self._scoring.score(case)
         return await self._references.judge(run, scenario, outcome)
-
-    async def _require_sound_disk(self, devbox_id: str) -> None:
-        """Raise Conflict if a power failure may have damaged the disk of a devbox."""
-        devbox = await retry_store(self._tools.live_devboxes.get, devbox_id)
-        if devbox.status is DevboxStatus.SUSPENDED and not self._tools.host.rooms.has_sound_disk(devbox_id):
-            told = "the machine was started anew before what its devbox left was safe on disk: run it again"
-            raise Conflict(told)
 
     def _is_left(self, run: ScenarioRun, scenario: Scenario) -> bool:
         """Tell whether all work in a run's devbox is over, so that its disk need not be copied."""
@@ -364,10 +363,6 @@ class ScenarioRuns:
 
 def _is_ready(run: ScenarioRun) -> bool:
     return run.next_round is None or run.next_round.is_prepared
-
-
-def _has_ended(devbox: Devbox) -> bool:
-    return devbox.status in ENDED
 
 
 def require_no_job(run: ScenarioRun | BenchmarkRun) -> None:

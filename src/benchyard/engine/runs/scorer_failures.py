@@ -86,9 +86,16 @@ async def try_scorer(
     """Return a scorer's verdict, with retries after failures; else its last failure."""
     seen: Counter[FailureCause | None] = Counter()
     while True:
-        failure = await _try_once(grade, seconds, label)
-        if isinstance(failure, Verdict):
-            return failure
+        # The boundary of scorers.
+        try:
+            async with asyncio.timeout(seconds):
+                return await grade()
+        except (BenchyardError, OSError) as error:
+            failure = failure_of(error, seconds)
+        except Exception as error:  # noqa: BLE001
+            # Scorers read untrusted input, and some are plug-ins: a broken one needs a verdict too.
+            _log.exception("%s made a mistake", label)
+            failure = failure_of(error, seconds)
         seen[failure.cause] += 1
         if failure.cause == "scorer" or seen[failure.cause] == TRIES:
             break
@@ -97,21 +104,6 @@ async def try_scorer(
         told = f"{failure.reason}; nor did a devbox without the answer come up"
         return replace(failure, reason=told, cause="machine")
     return failure
-
-
-async def _try_once(
-    grade: Callable[[], Awaitable[Verdict]], seconds: float, label: str
-) -> Verdict | ScorerFailure:
-    """Return a scorer's verdict or its failure; the boundary of scorers."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await grade()
-    except (BenchyardError, OSError) as error:
-        return failure_of(error, seconds)
-    except Exception as error:  # noqa: BLE001
-        # Scorers read untrusted input, and some are plug-ins: a broken one needs a verdict too.
-        _log.exception("%s made a mistake", label)
-        return failure_of(error, seconds)
 
 
 def failed_result(function: ScoringFunction, failure: ScorerFailure, duration_ms: int = 0) -> ScorerResult:

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import posixpath
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -49,12 +49,10 @@ from benchyard.errors import (
     ScorerFailed,
     StillWaiting,
     UsageError,
-    from_os,
     message_of,
 )
 from benchyard.hosts.host import ExecRequest
 from benchyard.hosts.kits import Kit, KitFolders
-from benchyard.images.store import Image
 from benchyard.models.devboxes import Devbox, DevboxPurpose, DevboxStatus
 from benchyard.models.jobs import TRIAL_KEY
 from benchyard.models.runs import ContractResult, FinalState, ScenarioRun, ScorerResult
@@ -105,50 +103,83 @@ class Scoring:
         scorers: CustomScorers,
         kits: KitFolders,
         policies: NetworkPolicies,
+        prerequisites: Prerequisites,
         references: ReferenceReports,
     ) -> None:
         self._tools = tools
         self._policies = policies
         self._scorers = scorers
         self._kits = kits
+        self._prerequisites = prerequisites
         self._references = references
         self.finals = FinalStates(tools)
         self._turns = asyncio.Semaphore(tools.settings.scorings_at_once)
 
+    async def case_of_devbox(self, run: ScenarioRun, scenario: Scenario) -> ScoringCase:
+        """Return the case of a run whose devbox is to be scored; raises if that is not available."""
+        devbox = await retry_store(self._tools.live_devboxes.get, run.devbox_id)
+        while devbox.status in BOOTING:
+            devbox = await self._tools.live_devboxes.wait(
+                devbox.id, lambda record: record.status not in BOOTING, _HOUR
+            )
+        if devbox.status in ENDED:
+            raise Conflict(f"its devbox has ended ({devbox.status}) before it was scored")
+        facts = _facts(run, scenario, now_ms())
+        await self._prerequisites.build_scoring_image(scenario)
+        return ScoringCase(run, scenario, devbox, facts, _trajectory(run))
+
+    async def case_of_final_state(
+        self, run: ScenarioRun, scenario: Scenario, state: FinalState
+    ) -> ScoringCase:
+        """Return the case of a run whose final state is to be scored."""
+        worked_in = Devbox(
+            id=run.devbox_id,
+            create_time_ms=run.create_time_ms,
+            image=state.image_id,
+            launch_parameters=state.launch_parameters,
+            environment_variables=state.environment_variables,
+            purpose=DevboxPurpose(home=state.home or state.working_directory),
+        )
+        await self._prerequisites.build_scoring_image(scenario)
+        facts = _facts(run, scenario, state.create_time_ms)
+        return ScoringCase(run, scenario, worked_in, facts, _trajectory(run), state)
+
     async def score(self, case: ScoringCase) -> Outcome:
         """Grade a run; scorers' errors are in the result. Raises if the disk is not available."""
-        context = await self._context(case)
-        context.conditions.look_at_load("when the work ended")
-        await context.conditions.look_at_network(self._tools, case.devbox.id, "while it was worked on")
-        async with self._turns:
-            results, kept = await self._results(context)
-        tamper = context.findings.report()
-        names = (case.scenario.scoring_secrets or {}).values()
-        scrubber = await scrubber_of(self._tools, case.run.devbox_id, names)
-        told = {
-            "network": context.network,
-            "suspicions": context.findings.suspicions,
-            "conditions": context.conditions.lines,
-        }
-        result = _contract_result(case, results).model_copy(update=told)
-        outcome = scrub_outcome(Outcome(result, tamper, kept.state, kept.gone), scrubber)
-        return replace(outcome, result=await self._references.judged(case, outcome.result, outcome.tamper))
-
-    async def _context(self, case: ScoringCase) -> RoomContext:
         context = RoomContext(self._tools, self._kits, case, TamperFindings(case.work))
-        wanted = case.scenario.scoring_network
         try:
-            return replace(context, egress=await retry_store(self._policies.of_scorers, wanted))
+            egress = await retry_store(self._policies.of_scorers, case.scenario.scoring_network)
+            context = replace(context, egress=egress)
         except UsageError as error:
             # The final state is kept all the same: with its policy back, the run can be scored again.
-            return replace(context, unknown=f"what scorers may reach is not known: {error.message}")
-
-    async def _results(self, context: RoomContext) -> tuple[list[ScorerResult], FinalStateFate]:
-        if self._tools.host.pretends:
-            return await self._in_turn(context), FinalStateFate(gone=LIVE)
-        if context.case.isolation == "live":
-            return await self._inside(context), FinalStateFate(gone=LIVE)
-        return await self._apart(context)
+            context = replace(context, unknown=f"what scorers may reach is not known: {error.message}")
+        context.conditions.look_at_load("when the work ended")
+        await context.conditions.look_at_network(self._tools, case.devbox.id, "while it was worked on")
+        final = FinalStateFate(gone=LIVE)
+        async with self._turns:
+            if self._tools.host.pretends:
+                results = await self._in_turn(context)
+            elif case.isolation == "live":
+                results = await self._inside(context)
+            else:
+                results, final = await self._apart(context)
+        names = (case.scenario.scoring_secrets or {}).values()
+        scrubber = await scrubber_of(self._tools, case.run.devbox_id, names)
+        result = ContractResult(
+            score=_total(results),
+            scoring_function_results=results,
+            scored_time_ms=now_ms(),
+            isolation=case.isolation,
+            isolation_reason=case.scenario.isolation_reason,
+            scenario_revision=case.scenario.revision,
+            rewards=_rewards(results),
+            network=context.network,
+            suspicions=context.findings.suspicions,
+            conditions=context.conditions.lines,
+        )
+        outcome = Outcome(result, context.findings.report(), final.state, final.gone)
+        outcome = scrub_outcome(outcome, scrubber)
+        return replace(outcome, result=await self._references.judged(case, outcome.result, outcome.tamper))
 
     async def open(self, scoring: set[str], devboxes: set[str]) -> None:
         """Remove the remains of a stop, except those of unfinished scorings and live devboxes."""
@@ -187,17 +218,16 @@ class Scoring:
 
     async def thaw(self, state: FinalState, image_id: str) -> None:
         """Make an image of a final state for a scoring; raises ImageError if it cannot be used here."""
+        images = self._tools.images
         try:
-            image = await self._tools.images.get(image_id)
+            image = await images.get(image_id)
         except NotFound:
-            image = await self._share(state.image_id, image_id)
-        self._tools.images.rootfs(image)
-
-    async def _share(self, kept: str, image_id: str) -> Image:
-        try:
-            return await self._tools.images.share(kept, image_id, SCORING_KIND)
-        except NotFound as error:
-            raise Conflict(f"image {kept}, which a run left, is missing from the image store") from error
+            try:
+                image = await images.share(state.image_id, image_id, SCORING_KIND)
+            except NotFound as error:
+                told = f"image {state.image_id}, which a run left, is missing from the image store"
+                raise Conflict(told) from error
+        images.rootfs(image)
 
     async def _freeze(self, context: RoomContext) -> None:
         case = context.case
@@ -223,12 +253,26 @@ class Scoring:
         case = context.case
         is_cut = False
         try:
-            images = await self._grade_from(context)
+            images: RoomImages | ScorerFailed
+            try:
+                await self._twice(context, partial(self._freeze, context))
+                images = await self._twice(context, partial(self._images, context, case.isolation))
+            except ScorerFailed as error:
+                # An answer that is too large to be carried over stays too large.
+                images = error
             # The final state does not depend on the scorers.
-            results, kept = await asyncio.gather(self._in_rooms(context, images), self._keep(case))
-            results = await self._where_looked(context, results)
+            if case.kept is None:
+                results, final = await asyncio.gather(self._in_rooms(context, images), self.finals.keep(case))
+            else:
+                results, final = await self._in_rooms(context, images), FinalStateFate(case.kept)
+            try:
+                await context.findings.looked()
+            except ScorerFailed as error:
+                # The disk could not be examined.
+                failure = failure_of(error, case.scorer_seconds)
+                results = [failed_result(function, failure) for function in _functions(case.scenario)]
             await self._compare_with_stricter(context, results)
-            return results, kept
+            return results, final
         except asyncio.CancelledError:
             # The next server resumes from the frozen image; a canceled run removes it.
             is_cut = True
@@ -239,27 +283,6 @@ class Scoring:
             if not is_cut and case.kept is None:
                 key = f"frozen/{case.image_id}"
                 self._tools.work.start(key, partial(self.forget, case.image_id), finish=True)
-
-    async def _where_looked(self, context: RoomContext, results: list[ScorerResult]) -> list[ScorerResult]:
-        """Return the results, or a failure of every scorer if the disk could not be examined."""
-        try:
-            await context.findings.looked()
-        except ScorerFailed as error:
-            failure = failure_of(error, context.case.scorer_seconds)
-            return [failed_result(each, failure) for each in _functions(context.case.scenario)]
-        return results
-
-    async def _keep(self, case: ScoringCase) -> FinalStateFate:
-        return FinalStateFate(case.kept) if case.kept else await self.finals.keep(case)
-
-    async def _grade_from(self, context: RoomContext) -> RoomImages | ScorerFailed:
-        """Prepare the images to grade; returns the failure if that is impossible."""
-        try:
-            await self._twice(context, partial(self._freeze, context))
-            return await self._twice(context, partial(self._images, context, context.case.isolation))
-        except ScorerFailed as error:
-            # An answer that is too large to be carried over stays too large.
-            return error
 
     async def _in_rooms(self, context: RoomContext, images: RoomImages | ScorerFailed) -> list[ScorerResult]:
         """Return the results of all scorers, each in a fresh devbox of its own."""
@@ -286,8 +309,7 @@ class Scoring:
             # The answer prevents its grading under the stricter isolation, which is no way around it.
             images = error
         except (BenchyardError, OSError) as error:
-            told = message_of(error)
-            context.findings.notes.append(f"what it scores in `{stricter}` is unknown: {told}")
+            context.findings.notes.append(f"what it scores in `{stricter}` is unknown: {message_of(error)}")
             return
         again = await self._in_rooms(apart, images)
         if any(each.cause == "machine" for each in again):
@@ -314,7 +336,7 @@ class Scoring:
                 and await CleanRoom(context, RoomImages(context.case.image_id), 0).has_sound_machine()
             ):
                 raise
-            raise ScorerFailed(f"what was left could not be made ready: {error.message}") from error
+            raise ScorerFailed(f"the final state could not be prepared: {error.message}") from error
 
     async def _images(self, context: RoomContext, isolation: Isolation) -> RoomImages:
         """Return the images of rooms: the whole disk, or its graded part on top of the start."""
@@ -335,7 +357,9 @@ class Scoring:
         if kept := case.whole("answer_excludes"):
             restored = await rooms.answer_image(base, kept, made, made + _RESTORED)
             made += _RESTORED
-            _require_restored(kept, restored.refused)
+            for line in restored.refused:
+                if any(line.startswith(f"{path}: ") for path in kept):
+                    raise ScorerFailed(f"files outside of the answer could not be restored: {line}")
         return RoomImages(made, base)
 
     async def _inside(self, context: RoomContext) -> list[ScorerResult]:
@@ -427,25 +451,6 @@ def _own_home(case: ScoringCase) -> str | None:
     return None if is_system else home
 
 
-def _require_restored(paths: Sequence[str], refused: list[str]) -> None:
-    """Raise ScorerFailed if the answer prevents a path from being restored."""
-    for each in refused:
-        if any(each.startswith(f"{path}: ") for path in paths):
-            raise ScorerFailed(f"what is no part of the answer could not be put back: {each}")
-
-
-def _contract_result(case: ScoringCase, results: list[ScorerResult]) -> ContractResult:
-    return ContractResult(
-        score=_total(results),
-        scoring_function_results=results,
-        scored_time_ms=now_ms(),
-        isolation=case.isolation,
-        isolation_reason=case.scenario.isolation_reason,
-        scenario_revision=case.scenario.revision,
-        rewards=_rewards(results),
-    )
-
-
 def _total(results: list[ScorerResult]) -> float:
     # Weights add up to 1 except for rounding errors.
     return min(1.0, max(0.0, round(sum(each.weight * each.score for each in results), 9)))
@@ -465,41 +470,6 @@ MOST_TRAJECTORY_BYTES = 64 * 1024**2
 _HOUR = 3600.0
 
 
-class RunScoring:
-    """Scores runs from their devboxes or final states."""
-
-    def __init__(self, tools: EngineContext, scoring: Scoring, prerequisites: Prerequisites) -> None:
-        self.scoring = scoring
-        self._tools = tools
-        self._prerequisites = prerequisites
-
-    async def outcome(self, run: ScenarioRun, scenario: Scenario) -> Outcome:
-        """Return the outcome of scoring a run's devbox; raises if that is not available."""
-        devbox = await retry_store(self._tools.live_devboxes.get, run.devbox_id)
-        while devbox.status in BOOTING:
-            devbox = await self._tools.live_devboxes.wait(devbox.id, _has_booted, _HOUR)
-        if devbox.status in ENDED:
-            raise Conflict(f"its devbox has ended ({devbox.status}) before it was scored")
-        facts = _facts(run, scenario, now_ms())
-        await self._prerequisites.build_scoring_image(scenario)
-        return await self.scoring.score(ScoringCase(run, scenario, devbox, facts, _trajectory(run)))
-
-    async def of_final_state(self, run: ScenarioRun, scenario: Scenario, state: FinalState) -> Outcome:
-        """Return the outcome of scoring a final state; raises if that is not available."""
-        worked_in = Devbox(
-            id=run.devbox_id,
-            create_time_ms=run.create_time_ms,
-            image=state.image_id,
-            launch_parameters=state.launch_parameters,
-            environment_variables=state.environment_variables,
-            purpose=DevboxPurpose(home=state.home or state.working_directory),
-        )
-        facts = _facts(run, scenario, state.create_time_ms)
-        await self._prerequisites.build_scoring_image(scenario)
-        trajectory = _trajectory(run)
-        return await self.scoring.score(ScoringCase(run, scenario, worked_in, facts, trajectory, state))
-
-
 def _trajectory(run: ScenarioRun) -> str | None:
     """Return the object of a run's last uploaded trajectory; None if there is none, or it is too large."""
     traces = [each for each in run.traces if each.kind == "atif"]
@@ -508,18 +478,12 @@ def _trajectory(run: ScenarioRun) -> str | None:
     return traces[-1].object_id
 
 
-async def attempt_scoring(work: Callable[[], Awaitable[Outcome]], run_id: str) -> Outcome | str:
-    """Return the outcome of a scoring or the reason why there is none; the boundary of scorings."""
-    try:
-        return await work()
-    except BenchyardError as error:
-        return error.message
-    except OSError as error:
-        return from_os(error).message
-    except Exception:  # noqa: BLE001
-        # A bug must not leave a run being scored for ever.
-        _log.exception("the scoring of run %s failed", run_id)
-        return "the server made a mistake; its log tells which. Score it again"
+def reason_of(error: Exception, run_id: str) -> str:
+    """Return the reason why a scoring has no outcome; mistakes of the server are logged."""
+    if isinstance(error, BenchyardError | OSError):
+        return message_of(error)
+    _log.error("the scoring of run %s failed", run_id, exc_info=error)
+    return "the server made a mistake; its log tells which. Score it again"
 
 
 def _facts(run: ScenarioRun, scenario: Scenario, until_ms: int) -> dict[str, object]:
@@ -533,7 +497,3 @@ def _facts(run: ScenarioRun, scenario: Scenario, until_ms: int) -> dict[str, obj
     if scenario.validation_type == "EVALUATION":
         facts["reference_output"] = scenario.reference_output
     return facts
-
-
-def _has_booted(devbox: Devbox) -> bool:
-    return devbox.status not in BOOTING

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from benchyard.devboxes.base import Capability, HostFolder
+from benchyard.devboxes.base import Capability, HostFolder, OpenFile
 from benchyard.engine.background import retry_store
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import PRISTINE, home_of, start_request, usual_home
 from benchyard.engine.devboxes.commands import wait_for_completion
-from benchyard.engine.devboxes.descriptors import write_content, write_pieces
+from benchyard.engine.devboxes.descriptors import write_content, write_contents, write_pieces
 from benchyard.engine.devboxes.start_image import DEFAULT_IMAGE
 from benchyard.engine.disk_use import is_short
 from benchyard.engine.images.build import erase_devbox
@@ -37,7 +37,7 @@ from benchyard.errors import (
 )
 from benchyard.hosts.cancellation import run_to_end
 from benchyard.hosts.grading import OpenedFiles
-from benchyard.hosts.host import ExecRequest, ExecutionState
+from benchyard.hosts.host import ExecRequest, ExecutionState, kept_file
 from benchyard.hosts.kits import Kit, Kits
 from benchyard.models.devboxes import Devbox
 from benchyard.models.network_policies import Egress
@@ -93,6 +93,9 @@ class DevboxRoom(Room):
         self._room_request = room_request
         self._token = secrets.token_hex(8)
         self._private = f"{_PRIVATE}{self._token}"
+        self._kept: dict[str, tuple[OpenFile, bytes]] = {}
+        """Private files by path that are written, all at once, before anything else is done in the devbox."""
+        self._writing = asyncio.Lock()
         self._put: list[str] = []
         self._made: list[str] = []
         """Folders that this room has made."""
@@ -101,6 +104,7 @@ class DevboxRoom(Room):
         self._deadline = asyncio.get_running_loop().time() + room_request.seconds
 
     async def put(self, path: str, content: bytes, *, mode: int = 0o644) -> str:
+        await self._write_kept()
         whole = posixpath.normpath(posixpath.join(self.working_directory, path))
         self._put.append(whole)
         if self._room_request.answer:
@@ -114,33 +118,42 @@ class DevboxRoom(Room):
         return whole
 
     async def keep(self, name: str, content: bytes) -> str:
-        path, opening = self._open_kept(name)
-        await self._write(path, content, opening)
-        return path
+        return self._keep(name, content)
 
     async def keep_pieces(self, name: str, pieces: AsyncIterator[bytes]) -> str:
         """Store content in pieces as `keep` does, without holding all of it in memory."""
-        path, opening = self._open_kept(name)
+        await self._write_kept()
+        path = f"{self._private}/{posixpath.basename(name)}"
+        host, asked = self._tools.host, self._room_request
         try:
-            await write_pieces(await opening, path, pieces)
+            await write_pieces(await host.open_kept(asked.devbox_id, path, asked.user), path, pieces)
         except UsageError as error:
             raise ScorerFailed(f"{path[:200]} could not be put in place: {error.message}") from error
         return path
 
-    def _open_kept(self, name: str) -> tuple[str, Awaitable[int]]:
+    def _keep(self, name: str, content: bytes, *, program: bool = False) -> str:
         path = f"{self._private}/{posixpath.basename(name)}"
         # Private: a scorer may run the answer as another user, who must not read the expected results.
-        return path, self._tools.host.open_kept(self._room_request.devbox_id, path, self._room_request.user)
+        self._kept[path] = kept_file(path, self._room_request.user, program=program), content
+        return path
+
+    async def _write_kept(self) -> None:
+        async with self._writing:
+            kept, self._kept = self._kept, {}
+            if kept:
+                await self._write_all(kept)
+
+    async def _write_all(self, kept: dict[str, tuple[OpenFile, bytes]]) -> None:
+        requests = [request for request, _content in kept.values()]
+        with self._explain(f"{requests[0].path[:200]} could not be put in place"):
+            opened = await self._tools.host.open_all(self._room_request.devbox_id, requests)
+            await write_contents(opened, {path: content for path, (_request, content) in kept.items()})
 
     async def offer(self, given: AnswerUser) -> None:
         """Install the command that runs the answer, and set its path for all commands of this room."""
-        path = f"{self._private}/{answer_command.NAME}"
-        host, devbox_id = self._tools.host, self._room_request.devbox_id
-        opening = host.open_kept(devbox_id, path, self._room_request.user, program=True)
         # A single argument: the kernel does not split the rest of a program's first line.
         program = answer_command.program(f"{given.python} -IS", given.user, self._room_request.env)
-        await self._write(path, program, opening)
-        self._offered = {answer_command.VARIABLE: path}
+        self._offered = {answer_command.VARIABLE: self._keep(answer_command.NAME, program, program=True)}
 
     async def _write(self, path: str, content: bytes, opening: Awaitable[int]) -> None:
         with self._explain(f"{path[:200]} could not be put in place"):
@@ -159,12 +172,14 @@ class DevboxRoom(Room):
             raise ScorerFailed(f"{failure}: {error.message}") from error
 
     async def clear(self, folder: str, user: str | None = None) -> None:
+        await self._write_kept()
         whole = posixpath.normpath(posixpath.join(self.working_directory, folder))
         self._made.append(whole)
         with self._explain(f"{whole[:200]} could not be made anew"):
             await self._tools.host.rooms.make_folder(self._room_request.devbox_id, whole, user or _ROOT)
 
     async def fetch(self, path: str, limit: int) -> bytes | None:
+        await self._write_kept()
         whole = posixpath.normpath(posixpath.join(self.working_directory, path))
         try:
             descriptor = await self._tools.host.open_read(self._room_request.devbox_id, whole, _ROOT)
@@ -182,6 +197,7 @@ class DevboxRoom(Room):
         return content
 
     async def run(self, argv: Sequence[str], how: ProgramOptions = AS_USUAL) -> RoomResult:
+        await self._write_kept()
         left = self._deadline - asyncio.get_running_loop().time()
         if left <= 0:
             return RoomResult(exit_status=137, stdout=b"", stderr=b"", timed_out=True)
@@ -392,25 +408,22 @@ class RoomContext:
         if user is not None and not self.tools.host.pretends:
             kit = await answer_command.kit(self.kits)
             offered = AnswerUser(self.case.user, python_kit.program(kit.target))
-        given = {}
-        for name, secret in (self.case.scenario.scoring_secrets or {}).items():
-            given[name] = await self._secret(secret)
+        env = {}
+        for variable, name in (self.case.scenario.scoring_secrets or {}).items():
+            try:
+                env[variable] = await retry_store(self.tools.secrets.value, name)
+            except NotFound as error:
+                reason = f"the scenario's scorers need a secret: {error.message}"
+                raise ScorerFailed(reason, cause="machine") from error
         return RoomRequest(
             devbox_id=devbox_id,
             user=user or self.case.user,
             working_directory=self.case.working_directory,
             seconds=self.case.scorer_seconds,
-            env=given,
+            env=env,
             label=f"{self.case.run.scorings}-{index}",
             answer=offered,
         )
-
-    async def _secret(self, name: str) -> str:
-        try:
-            return await retry_store(self.tools.secrets.value, name)
-        except NotFound as error:
-            told = f"the scenario's scorers need a secret: {error.message}"
-            raise ScorerFailed(told, cause="machine") from error
 
     async def make_kits(self, scorer: Scorer[Any]) -> tuple[Kit, ...]:
         """Return the kits of a scorer; raises ScorerFailed, with the machine as its default cause."""
@@ -423,10 +436,20 @@ class RoomContext:
         """Let a scorer grade, and note which changed files are opened meanwhile."""
         if path := await self._keep_trajectory(room):
             scorer.context = replace(scorer.context, facts={**self.case.facts, "trajectory_path": path})
+        paths = self.findings.watched()
+        opened: OpenedFiles | None = None
         began = time.monotonic()
         try:
-            return await self._grade_watched(scorer, devbox_id, room)
+            if not paths:
+                self.findings.saw(None if self.findings.changes is None else [])
+                return await scorer.score(room)
+            async with self.tools.host.rooms.watch_opens(devbox_id, paths) as opened:
+                return await scorer.score(room)
         finally:
+            # A failed scorer has opened files too.
+            if paths:
+                self.findings.saw(opened.paths if opened else None, opened.unwatched if opened else ())
+            self.findings.put_below(room.guarded)
             is_late = time.monotonic() - began >= self.case.scorer_seconds
             self.conditions.look_at_load(
                 "the scorer's time ran out while" if is_late else "while it was scored"
@@ -442,22 +465,6 @@ class RoomContext:
         except (NotFound, Conflict):
             return None
         return await room.keep_pieces("trajectory.json", pieces)
-
-    async def _grade_watched(self, scorer: Scorer[Any], devbox_id: str, room: Room) -> Verdict:
-        paths = self.findings.watched()
-        if not paths:
-            self.findings.saw(None if self.findings.changes is None else [])
-            verdict = await scorer.score(room)
-            self.findings.put_below(room.guarded)
-            return verdict
-        opened: OpenedFiles | None = None
-        try:
-            async with self.tools.host.rooms.watch_opens(devbox_id, paths) as opened:
-                return await scorer.score(room)
-        finally:
-            # A failed scorer has opened files too.
-            self.findings.saw(opened.paths if opened else None, opened.unwatched if opened else ())
-            self.findings.put_below(room.guarded)
 
 
 class GradingRoom(ABC):
@@ -528,9 +535,8 @@ class CleanRoom(GradingRoom):
     async def _start_tools(self) -> Kit | None:
         """Return the shell and tools of the start image as a kit; None if they cannot be found or shown."""
         tools, case = self._context.tools, self._context.case
-        capabilities = tools.host.capabilities
         kept = case.kept.start_image_id if case.kept else None
-        if Capability.MOUNTS not in capabilities or (case.kept and kept is None):
+        if Capability.MOUNTS not in tools.host.capabilities or (case.kept and kept is None):
             return None
         try:
             image = await tools.images.get(kept) if kept else await tools.images.held(case.devbox.id)
@@ -614,8 +620,7 @@ async def kits_of(scorer: Scorer[Any], kits: Kits) -> tuple[Kit, ...]:
 
 def mounts_of(tools: EngineContext, kits: tuple[Kit, ...]) -> tuple[HostFolder, ...]:
     """Return the host folders of kits; raises ScorerFailed if the driver cannot show folders."""
-    capabilities = tools.host.capabilities
-    if kits and Capability.MOUNTS not in capabilities:
+    if kits and Capability.MOUNTS not in tools.host.capabilities:
         told = "this scorer needs a driver that can show folders; use the native driver"
         raise ScorerFailed(told, cause="machine")
     return tuple(HostFolder(kit.source, kit.target) for kit in kits)

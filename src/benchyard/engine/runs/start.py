@@ -12,9 +12,10 @@ from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.runs.scoring import Scoring
 from benchyard.errors import NotFound, NotSupported, ScorerFailed, UsageError
 from benchyard.models.devboxes import Devbox, DevboxPurpose, DevboxRequest
+from benchyard.models.jobs import TRIAL_KEY
 from benchyard.models.launch import AgentMount, CodeMount, LaunchParameters, Mount
 from benchyard.models.runs import BenchmarkRun, RunProfile, ScenarioRunRequest
-from benchyard.models.scenarios import Scenario, ScenarioEnvironment, StepSetup
+from benchyard.models.scenarios import Scenario, ScenarioEnvironment
 from benchyard.store.collection import Collection
 from benchyard.store.vault import Vault
 
@@ -159,8 +160,9 @@ class RunStarter:
             shown={each.target: str(each.source) for each in shown},
             agent_network_policy=scenario.agent_network_policy or None,
             scoring_network=scenario.scoring_network or None,
-            first_step=_first_step(scenario),
+            first_step=scenario.steps[0].preparation(scenario.attachments) if scenario.steps else None,
             refuses_tracing=isolation == "live" and not scenario.scoring_tracing,
+            is_marked_later=TRIAL_KEY in start.metadata,
         )
         wanted = devbox_request(scenario, start.profile, start.metadata)
         made_for = Caller(id_from_bytes("dbx_", seed), asked.request_hash, run_id=asked.id, purpose=purpose)
@@ -186,16 +188,11 @@ class RunStarter:
         return join_profiles(open_profile(parent.profile, self._tools.vault), request.run_profile)
 
 
-def _first_step(scenario: Scenario) -> StepSetup | None:
-    return scenario.steps[0].preparation(scenario.attachments) if scenario.steps else None
-
-
 def require_isolation(tools: EngineContext) -> None:
     """Raise NotSupported if this driver cannot score apart from the agent that made the answer."""
-    capabilities = tools.host.capabilities
     needed = {Capability.ISOLATION, Capability.SNAPSHOTS, Capability.IMAGES}
-    if not needed <= capabilities and not tools.host.pretends:
+    if not needed <= tools.host.capabilities and not tools.host.pretends:
         raise NotSupported(
-            "scenarios cannot be scored with this server's driver, whose devboxes have no walls; start the "
-            "server with --driver native or --driver container"
+            "scenarios cannot be scored with this server's driver, whose devboxes are not isolated; start "
+            "the server with --driver native or --driver container"
         )

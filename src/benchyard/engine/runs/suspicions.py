@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from benchyard.devboxes.layers.path_weight import holds_programs, is_program
-from benchyard.models.runs import ChangedFile, ContractResult, LeftProcess, ReferenceReport, TamperReport
+from benchyard.models.runs import ChangedFile, ContractResult, ReferenceReport, TamperReport
 
 MOST_SUSPICIONS = 20
 LONGEST_SUSPICION = 500
@@ -74,7 +74,7 @@ def _without_programs(report: TamperReport, reference: ReferenceReport) -> list[
     if not gone:
         return []
     verb = "is" if len(gone) == 1 else "are"
-    return [f"{_list_text(gone, len(gone))} of the system {verb} deleted, or closed to who would run it"]
+    return [f"{_list_text(gone, len(gone))} of the system {verb} deleted or made unusable"]
 
 
 def _keeps_from_running(file: ChangedFile) -> bool:
@@ -104,14 +104,11 @@ def _processes_left(report: TamperReport, reference: ReferenceReport) -> list[st
     strange = [each for each in report.processes if each.user not in reference.process_users]
     if not strange:
         return []
-    shown = _list_text([_process(each) for each in strange], len(strange))
+    commands = [f"`{process.command[:_LONGEST_COMMAND]}` of {process.user}" for process in strange]
+    shown = _list_text(commands, len(strange))
     theirs = ", ".join(reference.process_users)
     told = f"those of the reference belong to {theirs}" if theirs else "the reference leaves none"
     return [f"{shown} ran beside the scorers; {told}"]
-
-
-def _process(process: LeftProcess) -> str:
-    return f"`{process.command[:_LONGEST_COMMAND]}` of {process.user}"
 
 
 def _unknown(report: TamperReport, reference: ReferenceReport) -> list[str]:

@@ -174,10 +174,8 @@ class TamperFindings:
             except BenchyardError as error:
                 self.why_unknown.append(f"{unknown}: {error.message}")
                 found = None
-        if found is not None:
-            self._note_late(found)
-
-    def _note_late(self, found: DiskChanges) -> None:
+        if found is None:
+            return
         late = [
             each
             for each in found.changes

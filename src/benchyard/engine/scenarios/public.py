@@ -45,16 +45,14 @@ class ShippedBenchmarks:
             digest = await asyncio.to_thread(builtin_benchmarks.digest, folder)
             id = public_id(BENCHMARK_PREFIX, folder.name)
             known = await self._benchmarks.records.find(id)
-            if known is None or known.request_hash != digest:
-                await self._try_to_publish(folder, Caller(id, digest))
-
-    async def _try_to_publish(self, folder: Path, asked: Caller) -> None:
-        try:
-            draft = await asyncio.to_thread(benchmark_file.read_benchmark, folder)
-            await self._publish(draft, asked)
-        except UsageError as error:
-            # A name that a user has taken must not keep the server from starting.
-            _log.error("the public benchmark %s was not loaded: %s", folder.name, error.message)
+            if known is not None and known.request_hash == digest:
+                continue
+            try:
+                draft = await asyncio.to_thread(benchmark_file.read_benchmark, folder)
+                await self._publish(draft, Caller(id, digest))
+            except UsageError as error:
+                # A name that a user has taken must not keep the server from starting.
+                _log.error("the public benchmark %s was not loaded: %s", folder.name, error.message)
 
     async def _publish(self, draft: BenchmarkDraft, asked: Caller) -> None:
         """Publish all scenarios, then the benchmark itself, so that an interrupted start repeats it."""
@@ -230,8 +228,12 @@ def _fits(view: BenchmarkView, query: Query) -> bool:
     is_found = wanted == view.id.lower() or wanted in view.name.lower()
     if not is_found and catalog.canonical_name(wanted) != view.name:
         return False
-    labels = {key: value for key, value in query.where.items() if key.startswith("metadata.")}
-    return all(_has(view.metadata.get(key.removeprefix("metadata.")), value) for key, value in labels.items())
+    for key, wanted_value in query.where.items():
+        if key.startswith("metadata."):
+            value = view.metadata.get(key.removeprefix("metadata."))
+            if value not in (wanted_value if isinstance(wanted_value, list) else [wanted_value]):
+                return False
+    return True
 
 
 def _under_name(view: BenchmarkView, asked: str | None) -> BenchmarkView:
@@ -241,7 +243,3 @@ def _under_name(view: BenchmarkView, asked: str | None) -> BenchmarkView:
     if not asked or not is_public or asked == view.name or catalog.canonical_name(asked) != view.name:
         return view
     return view.model_copy(update={"name": asked, "metadata": {**metadata, NAME_KEY: view.name}})
-
-
-def _has(found: str | None, wanted: object) -> bool:
-    return found in wanted if isinstance(wanted, list) else found == wanted

@@ -14,12 +14,13 @@ from benchyard.errors import Conflict, Forbidden, NotFound, UsageError
 from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.models.scenarios import (
+    RULES,
     Scenario,
     ScenarioChange,
     ScenarioEnvironment,
+    ScenarioOptions,
     ScenarioRequest,
     ScoringContract,
-    ScoringRules,
     functions_of,
     revision_id,
 )
@@ -216,7 +217,7 @@ class Scenarios:
 
 
 def _scenario_from_request(asked: Caller, request: ScenarioRequest, *, is_public: bool) -> Scenario:
-    given = request.model_dump(exclude={"environment_parameters", *ScoringRules.model_fields})
+    given = request.model_dump(exclude={"environment_parameters", *RULES})
     return Scenario(
         **{name: value for name, value in given.items() if value is not None},
         **rules_from(request.metadata or {}, request),
@@ -230,7 +231,7 @@ def _scenario_from_request(asked: Caller, request: ScenarioRequest, *, is_public
 
 def _changes(before: Scenario, change: ScenarioChange) -> dict[str, Any]:
     plain = change.model_dump(
-        exclude={"input_context", "scoring_contract", "environment_parameters", *ScoringRules.model_fields},
+        exclude={"input_context", "scoring_contract", "environment_parameters", *RULES},
         exclude_none=True,
     )
     found: dict[str, Any] = {name: value or _EMPTY.get(name) for name, value in plain.items()}
@@ -247,14 +248,14 @@ def _changes(before: Scenario, change: ScenarioChange) -> dict[str, Any]:
     return {**found, **rules_from(change.metadata or {}, _with_previous_rules(before, change))}
 
 
-def _with_previous_rules(before: Scenario, change: ScenarioChange) -> ScoringRules:
+def _with_previous_rules(before: Scenario, change: ScenarioChange) -> ScenarioOptions:
     """Return the rules of a change; rules not in its fields or metadata stay as they were."""
-    said = rules_from(change.metadata or {}, ScoringRules())
+    said = rules_from(change.metadata or {}, ScenarioOptions())
     rules = {}
-    for name in ScoringRules.model_fields:
+    for name in RULES:
         own = getattr(change, name)
         rules[name] = own if own is not None else said.get(name, getattr(before, name))
-    return ScoringRules.model_validate(rules)
+    return ScenarioOptions.model_validate(rules)
 
 
 _EMPTY: dict[str, Any] = {"metadata": {}}

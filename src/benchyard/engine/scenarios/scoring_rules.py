@@ -3,33 +3,26 @@
 import json
 import posixpath
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from benchyard.errors import UsageError
-from benchyard.models.scenarios import RULES_IN_METADATA, ScoringContract, ScoringRules
+from benchyard.models.scenarios import RULES, RULES_IN_METADATA, ScenarioOptions, ScoringContract
 
-_WORDS = frozenset(
-    {
-        *("benchyard.scoring", "benchyard.scoring_network", "benchyard.agent_network_policy"),
-        *("benchyard.retry_prompt", "benchyard.reward_strategy", "benchyard.scoring_blueprint_id"),
-    }
-)
-"""Metadata keys with plain text as their value; the others hold JSON."""
 _WEIGHTS_OFF = 1e-6
 
 
-def rules_from(metadata: Mapping[str, str], own: ScoringRules) -> dict[str, Any]:
+def rules_from(metadata: Mapping[str, str], own: ScenarioOptions) -> dict[str, Any]:
     """Return the rules in metadata and fields together; fields win. Raises UsageError."""
     given = {
-        field: _value(key, metadata[key]) for key, field in RULES_IN_METADATA.items() if metadata.get(key)
+        field: _value(key, field, metadata[key])
+        for key, field in RULES_IN_METADATA.items()
+        if metadata.get(key)
     }
-    given |= {
-        name: getattr(own, name) for name in ScoringRules.model_fields if getattr(own, name) is not None
-    }
+    given |= {name: getattr(own, name) for name in RULES if getattr(own, name) is not None}
     try:
-        checked = TypeAdapter(ScoringRules).validate_python(given)
+        checked = ScenarioOptions.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -47,7 +40,7 @@ def rules_from(metadata: Mapping[str, str], own: ScoringRules) -> dict[str, Any]
     return found
 
 
-def _check_rounds(rules: ScoringRules) -> None:
+def _check_rounds(rules: ScenarioOptions) -> None:
     steps = rules.steps or []
     if steps and (rules.tries or 1) > 1:
         raise UsageError("a scenario has either steps or several tries, not both", field="steps")
@@ -84,10 +77,19 @@ def check_weights(contract: ScoringContract) -> None:
         )
 
 
-def _value(key: str, text: str) -> Any:
-    if key in _WORDS:
+def _value(key: str, field: str, text: str) -> Any:
+    if _is_text(ScenarioOptions.model_fields[field].annotation):
         return text
     try:
         return json.loads(text)
     except ValueError as error:
         raise UsageError(f"metadata {key} must be JSON: {error}", field=f"metadata.{key}") from error
+
+
+def _is_text(annotation: Any) -> bool:
+    """Tell whether values of a type are texts, which metadata hold as they are; all others are JSON there."""
+    if get_origin(annotation) is Literal:
+        return all(isinstance(each, str) for each in get_args(annotation))
+    if get_origin(annotation) in (list, dict):
+        return False
+    return annotation is str or any(_is_text(each) for each in get_args(annotation))

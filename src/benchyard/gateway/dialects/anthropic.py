@@ -46,12 +46,6 @@ class AnthropicDialect(Dialect):
     name: ClassVar[str] = "anthropic"
     shared: ClassVar[tuple[str, ...]] = ("messages", "system", "tools")
 
-    def model(self, path: str, body: Any) -> str | None:
-        return text(fields(body).get("model")) or None
-
-    def streams(self, path: str, body: Any) -> bool:
-        return fields(body).get("stream") is True
-
     def whole(self, events: Iterable[Any]) -> Any:
         message = _Message()
         for event in events:

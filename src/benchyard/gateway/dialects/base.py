@@ -28,13 +28,13 @@ class Dialect(ABC):
     shared: ClassVar[tuple[str, ...]]
     """Keys of a request whose values recur in the next one: recorded only once, lists item by item."""
 
-    @abstractmethod
     def model(self, path: str, body: Any) -> str | None:
         """Return the model that a request asks for."""
+        return text(fields(body).get("model")) or None
 
-    @abstractmethod
     def streams(self, path: str, body: Any) -> bool:
         """Tell whether the answer to a request will be a stream of events."""
+        return fields(body).get("stream") is True
 
     @abstractmethod
     def whole(self, events: Iterable[Any]) -> Any:

@@ -4,11 +4,8 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from benchyard.gateway.calls import TokenUsage
-from benchyard.gateway.dialects import openai
 from benchyard.gateway.dialects.base import (
     ConversationReader,
-    Dialect,
-    Refusal,
     file_from_base64,
     file_from_url,
     nested_field,
@@ -20,10 +17,10 @@ from benchyard.gateway.dialects.entries import (
     Piece,
     ToolResult,
     ToolUse,
-    Who,
     plain_json,
     text_from_value,
 )
+from benchyard.gateway.dialects.openai import ROLES, OpenAiDialect, content_pieces
 from benchyard.gateway.dialects.values import count, fields, is_count, items, text
 
 MOST_CHOICES = 128
@@ -32,17 +29,11 @@ _WRITTEN = ("content", "refusal", "reasoning_content", "reasoning")
 """Fields of a message that arrive in pieces."""
 
 
-class ChatDialect(Dialect):
+class ChatDialect(OpenAiDialect):
     """`POST /v1/chat/completions`."""
 
     name: ClassVar[str] = "chat"
     shared: ClassVar[tuple[str, ...]] = ("messages", "tools")
-
-    def model(self, path: str, body: Any) -> str | None:
-        return openai.model(body)
-
-    def streams(self, path: str, body: Any) -> bool:
-        return openai.streams(body)
 
     def whole(self, events: Iterable[Any]) -> Any:
         answer: dict[str, Any] = {}
@@ -80,9 +71,6 @@ class ChatDialect(Dialect):
             cache_write_tokens=count(read.get("cache_write_tokens")),
             reasoning_tokens=count(written.get("reasoning_tokens")),
         )
-
-    def refusal(self, kind: Refusal, message: str) -> Any:
-        return openai.refusal(kind, message)
 
 
 class _Choice:
@@ -200,9 +188,6 @@ def _keep_last(known: dict[str, Any], new: dict[str, Any]) -> None:
     known.update({key: value for key, value in new.items() if value is not None or key not in known})
 
 
-_ROLES: dict[str, Who] = {"system": "system", "developer": "system", "assistant": "agent"}
-
-
 class ChatReader(ConversationReader):
     """Reader of histories in which each message has a role, and tool results are messages of their own."""
 
@@ -212,11 +197,11 @@ class ChatReader(ConversationReader):
     def entries(self, item: Any) -> tuple[ConversationEntry, ...]:
         message = fields(item)
         role = text(message.get("role"))
-        pieces = _pieces(message.get("content"))
+        pieces = content_pieces(message.get("content"), _piece)
         if role in ("tool", "function"):
             result = ToolResult(text(message.get("tool_call_id")), text(message.get("name")), pieces)
             return (ConversationEntry("tool", results=(result,)),)
-        who = _ROLES.get(role, "user")
+        who = ROLES.get(role, "user")
         entry = _agent_entry(message) if who == "agent" else ConversationEntry(who, pieces)
         return () if entry.is_empty else (entry,)
 
@@ -241,7 +226,7 @@ def _agent_entry(message: dict[str, Any]) -> ConversationEntry:
         calls.append(_use({"function": message["function_call"]}))
     return ConversationEntry(
         "agent",
-        (*_pieces(message.get("content")), *((refused,) if refused else ())),
+        (*content_pieces(message.get("content"), _piece), *((refused,) if refused else ())),
         text(message.get("reasoning_content")) or text(message.get("reasoning")),
         tuple(calls),
     )
@@ -263,12 +248,6 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
         known: dict[str, Any] = plain_json(tool)
         return known
     return tool_schema(declared.get("name"), declared.get("description"), declared.get("parameters"))
-
-
-def _pieces(content: Any) -> tuple[Piece, ...]:
-    if isinstance(content, list):
-        return tuple(_piece(fields(part)) for part in content)
-    return () if content is None else (text_from_value(content),)
 
 
 def _piece(part: dict[str, Any]) -> Piece:

@@ -164,7 +164,7 @@ def _of_stream(dialect: Dialect, data: bytes, *, bare: bool) -> AnswerContent:
     if failed is not None:
         return AnswerContent(response, usage, _line(failed), is_whole=True)
     if broken:
-        return AnswerContent(response, usage, "the stream is broken: some of it is no event")
+        return AnswerContent(response, usage, "the stream is broken: a part of it is not an event")
     if not _is_whole(dialect.name, heard):
         return AnswerContent(response, usage, "the stream broke off")
     return AnswerContent(response, usage, is_whole=True)
@@ -223,12 +223,12 @@ def decode_body(data: bytes, encoding: str | None) -> bytes:
     if encoding in (None, "", "identity"):
         return data
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise ValueError(f"the encoding {encoding[:40]!r} is not read")
+        raise ValueError(f"the encoding {encoding[:40]!r} is not supported")
     inflating = zlib.decompressobj(zlib.MAX_WBITS | 32)
     try:
         content = inflating.decompress(data, MOST_DECODED)
     except zlib.error as error:
         raise ValueError(f"the compressed body is broken: {error}") from error
     if inflating.unconsumed_tail:
-        raise ValueError("the compressed body comes to more than is read")
+        raise ValueError("the compressed body is too large when it is decompressed")
     return content

@@ -1,9 +1,11 @@
 """Parts that OpenAI's two dialects share."""
 
+from collections.abc import Callable
 from typing import Any
 
-from benchyard.gateway.dialects.base import Refusal
-from benchyard.gateway.dialects.values import fields, text
+from benchyard.gateway.dialects.base import Dialect, Refusal
+from benchyard.gateway.dialects.entries import Piece, Who, text_from_value
+from benchyard.gateway.dialects.values import fields
 
 _CODES: dict[Refusal, str] = {
     "auth": "invalid_api_key",
@@ -13,19 +15,19 @@ _CODES: dict[Refusal, str] = {
     "bad_request": "invalid_request",
     "unavailable": "upstream_unavailable",
 }
+ROLES: dict[str, Who] = {"system": "system", "developer": "system", "assistant": "agent"}
 
 
-def model(body: Any) -> str | None:
-    """Return the model that a request asks for."""
-    return text(fields(body).get("model")) or None
+class OpenAiDialect(Dialect):
+    """Conventions of both."""
+
+    def refusal(self, kind: Refusal, message: str) -> Any:
+        error = "server_error" if kind == "unavailable" else "invalid_request_error"
+        return {"error": {"message": message, "type": error, "param": None, "code": _CODES[kind]}}
 
 
-def streams(body: Any) -> bool:
-    """Tell whether a request asks for a stream."""
-    return fields(body).get("stream") is True
-
-
-def refusal(kind: Refusal, message: str) -> Any:
-    """Return the body of an error."""
-    error = "server_error" if kind == "unavailable" else "invalid_request_error"
-    return {"error": {"message": message, "type": error, "param": None, "code": _CODES[kind]}}
+def content_pieces(content: Any, piece: Callable[[dict[str, Any]], Piece]) -> tuple[Piece, ...]:
+    """Return the pieces of a message's content: a text, or parts that `piece` reads."""
+    if isinstance(content, list):
+        return tuple(piece(fields(part)) for part in content)
+    return () if content is None else (text_from_value(content),)

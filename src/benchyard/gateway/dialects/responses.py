@@ -4,11 +4,8 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from benchyard.gateway.calls import TokenUsage
-from benchyard.gateway.dialects import openai
 from benchyard.gateway.dialects.base import (
     ConversationReader,
-    Dialect,
-    Refusal,
     file_from_url,
     nested_field,
     tool_arguments,
@@ -20,11 +17,11 @@ from benchyard.gateway.dialects.entries import (
     Piece,
     ToolResult,
     ToolUse,
-    Who,
     join_entries,
     plain_json,
     text_from_value,
 )
+from benchyard.gateway.dialects.openai import ROLES, OpenAiDialect, content_pieces
 from benchyard.gateway.dialects.values import count, fields, is_count, items, text
 
 MOST_ITEMS = 10_000
@@ -53,17 +50,11 @@ _FIELDS = {
 """Kind of a delta -> the field of its item that it extends."""
 
 
-class ResponsesDialect(Dialect):
+class ResponsesDialect(OpenAiDialect):
     """`POST /v1/responses`."""
 
     name: ClassVar[str] = "responses"
     shared: ClassVar[tuple[str, ...]] = ("input", "instructions", "tools")
-
-    def model(self, path: str, body: Any) -> str | None:
-        return openai.model(body)
-
-    def streams(self, path: str, body: Any) -> bool:
-        return openai.streams(body)
 
     def whole(self, events: Iterable[Any]) -> Any:
         response = _Response()
@@ -86,9 +77,6 @@ class ResponsesDialect(Dialect):
             cache_write_tokens=count(read.get("cache_write_tokens")),
             reasoning_tokens=count(written.get("reasoning_tokens")),
         )
-
-    def refusal(self, kind: Refusal, message: str) -> Any:
-        return openai.refusal(kind, message)
 
 
 class _Response:
@@ -175,7 +163,6 @@ class _Item:
         return item
 
 
-_ROLES: dict[str, Who] = {"system": "system", "developer": "system", "assistant": "agent"}
 _SILENT = ("item_reference", "additional_tools", "compaction", "context_compaction")
 """Kinds of items without readable content."""
 _ABOUT = ("type", "id", "call_id", "name", "status", "output")
@@ -196,13 +183,13 @@ class ResponsesReader(ConversationReader):
         if kind == "reasoning":
             entry = ConversationEntry("agent", reasoning=_thoughts(given))
         elif kind.endswith("_output"):
-            result = ToolResult(text(given.get("call_id")), "", _pieces(given.get("output")))
+            result = ToolResult(text(given.get("call_id")), "", content_pieces(given.get("output"), _piece))
             entry = ConversationEntry("tool", results=(result,))
         elif kind.endswith("_call"):
             entry = _tool_entry(given)
         else:
             entry = ConversationEntry(
-                _ROLES.get(text(given.get("role")), "user"), _pieces(given.get("content"))
+                ROLES.get(text(given.get("role")), "user"), content_pieces(given.get("content"), _piece)
             )
         return () if entry.is_empty else (entry,)
 
@@ -247,19 +234,14 @@ def _tool_entry(item: dict[str, Any]) -> ConversationEntry:
         given = plain_json({key: value for key, value in item.items() if key not in _ABOUT})
     id = text(item.get("call_id")) or text(item.get("id"))
     use = ToolUse(id, text(item.get("name")) or kind.removesuffix("_call"), given)
-    own = (ToolResult(id, "", _pieces(item["output"])),) if item.get("output") is not None else ()
+    output = item.get("output")
+    own = () if output is None else (ToolResult(id, "", content_pieces(output, _piece)),)
     return ConversationEntry("agent", uses=(use,), results=own)
 
 
 def _thoughts(item: dict[str, Any]) -> str:
     parts = [*items(item.get("summary")), *items(item.get("content"))]
     return "\n".join(filter(None, (text(fields(part).get("text")) for part in parts)))
-
-
-def _pieces(content: Any) -> tuple[Piece, ...]:
-    if isinstance(content, list):
-        return tuple(_piece(fields(part)) for part in content)
-    return () if content is None else (text_from_value(content),)
 
 
 def _piece(part: dict[str, Any]) -> Piece:

@@ -53,7 +53,7 @@ def parse_json_list(pieces: Sequence[bytes]) -> list[Any]:
     """Parse each piece as one JSON value; raises ValueError if a piece is not, or is nested too deeply."""
     found: list[Any] = _load(b"[" + b",".join(pieces) + b"]")
     if len(found) != len(pieces):
-        raise ValueError("some are not one value each")
+        raise ValueError("some pieces are not one value")
     if any(may_be_deep(each) for each in pieces if len(each) > MOST_DEPTH) and not is_shallow(
         found, MOST_DEPTH + 1
     ):
@@ -93,7 +93,7 @@ def is_shallow(value: Any, most: int = MOST_DEPTH) -> bool:
 
 
 def _refused(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refused)

@@ -8,14 +8,13 @@ from http import HTTPStatus
 
 import h11
 
+from benchyard.gateway.proxy.requests import HOP_HEADERS
+
 MOST_HEAD = 64 * 1024
 CHUNK = 64 * 1024
 _LINGER_SECONDS = 5.0
 _LINGER_READS = 64
-_ONE_HOP = frozenset(
-    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
-    b"transfer-encoding upgrade".split()
-)
+_ONE_HOP = frozenset(name.encode() for name in HOP_HEADERS)
 
 Header = tuple[bytes, bytes]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -224,7 +224,7 @@ class EgressProxy:
             except (OSError, h11.RemoteProtocolError) as error:
                 if caller.http.our_state is not h11.SEND_RESPONSE:
                     raise
-                raise _NoWay(502, f"{host} gave no proper answer") from error
+                raise _NoWay(502, f"{host} gave an invalid answer") from error
         return caller.http.our_state is h11.DONE and caller.http.their_state is h11.DONE
 
     @contextlib.asynccontextmanager

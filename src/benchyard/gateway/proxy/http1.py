@@ -109,7 +109,7 @@ class UpstreamConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._fail(ConnectionError(f"the answer is no HTTP: {type(error).__name__}"))
+            self._fail(ConnectionError(f"the answer is not valid HTTP: {type(error).__name__}"))
             return
         if not self._has_begun:
             self._head_bytes += len(data)
@@ -159,7 +159,7 @@ class UpstreamConnection(asyncio.Protocol):
     def _check(self) -> None:
         """Raise ValueError, which ends the parsing, if the head is too long or belongs to no request."""
         if self._has_ended or self._head_bytes > MOST_HEAD_BYTES:
-            raise ValueError("no head of an answer")
+            raise ValueError("an invalid head of an answer")
 
     async def _more(self) -> None:
         """Wait until more data has arrived; raises OSError."""
@@ -196,7 +196,7 @@ class UpstreamConnection(asyncio.Protocol):
         if left > 0:
             self._watch = self._loop.call_later(left, self._look)
         else:
-            self._fail(TimeoutError("nothing was heard for too long"))
+            self._fail(TimeoutError("no data arrived for too long"))
 
     def _forget(self) -> None:
         self._parser, self._pieces, self._ahead = None, [], 0

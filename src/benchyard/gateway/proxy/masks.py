@@ -17,7 +17,7 @@ from benchyard.gateway.grants import Upstream
 
 SHORTEST = 8
 """Length of the shortest key that is masked; shorter values would be found in any text by chance."""
-SHOWN = "the answer showed the key of its upstream"
+SHOWN = "the answer contained the key of its upstream"
 UNREADABLE = "the answer is encoded in a way in which it cannot be searched for the key"
 _STAR = b"*"
 _ZLIB_AUTO = 47

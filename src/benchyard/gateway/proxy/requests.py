@@ -115,8 +115,8 @@ def query_parameter(query: str, name: str) -> str | None:
 KEY_HEADERS = ("x-api-key", "authorization", "x-goog-api-key", "api-key")
 """Headers in which clients send their key, in the order in which they are searched."""
 KEY_PARAMETER = "key"
-_HOP = frozenset(
-    {
+HOP_HEADERS = frozenset(
+    [
         "connection",
         "keep-alive",
         "proxy-authenticate",
@@ -126,8 +126,9 @@ _HOP = frozenset(
         "trailer",
         "transfer-encoding",
         "upgrade",
-    }
+    ]
 )
+"""Headers that belong to a single connection."""
 _OURS = frozenset({"host", "content-length", "expect", "accept-encoding", "cookie"})
 """Request headers that the gateway sets itself or drops. A devbox's cookies must not reach other devboxes."""
 
@@ -136,7 +137,7 @@ FORWARDED_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", 
 _METHOD_HEADERS = frozenset({"x-http-method-override", "x-http-method", "x-method-override"})
 """Headers that some servers accept as the method."""
 
-_NOT_SENT = _HOP | _OURS | set(KEY_HEADERS)
+_NOT_SENT = HOP_HEADERS | _OURS | set(KEY_HEADERS)
 _HALVES = re.compile("[\ud800-\udfff]")
 
 Headers = CIMultiDictProxy[str] | CIMultiDict[str]
@@ -179,7 +180,7 @@ def headers_to_upstream(
 
 def headers_to_agent(headers: Headers, mask: KeyMask) -> CIMultiDict[str]:
     """Return the answer headers to pass back, without keys."""
-    dropped = _HOP | _next_hop_headers(headers)
+    dropped = HOP_HEADERS | _next_hop_headers(headers)
     return CIMultiDict(
         (mask.text(name), mask.text(value))
         for name, value in headers.items()

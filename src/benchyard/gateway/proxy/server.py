@@ -80,5 +80,5 @@ def _dialect(request: web.BaseRequest, target: Target, upstream: Upstream) -> Di
         raise Refused("bad_request", "the gateway takes no upgrades; ask by POST", 426)
     dialect = catalog.dialect_of_path(target.plain) if request.method == "POST" else None
     if dialect is None and not upstream.any_path and not requests.is_lookup(request.method, target):
-        raise Refused("forbidden", f"{request.method} {target.plain[:200]} is no call of a model")
+        raise Refused("forbidden", f"{request.method} {target.plain[:200]} is not a call of a model")
     return dialect

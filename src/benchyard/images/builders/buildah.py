@@ -11,20 +11,22 @@ from pathlib import Path
 
 from benchyard.devboxes.base import Network, Trees
 from benchyard.errors import BuildFailed
+from benchyard.images.aliases import Aliases
 from benchyard.images.builders import processes
 from benchyard.images.builders.base import BuildRecipe, Log
 from benchyard.images.builders.buildah_tool import BuildahCall, BuildahTool
 from benchyard.images.builders.disk_watch import DiskWatch
-from benchyard.images.builders.engine_builder import HIDDEN, BuildAttempt, BuilderParts, EngineBuilder
+from benchyard.images.builders.engine_builder import HIDDEN, BuildAttempt, EngineBuilder
 from benchyard.images.builders.engine_images import EngineImages
 from benchyard.images.builders.engine_storage import ImageHandover, PackedLayers, StorageSource
 from benchyard.images.builders.output import BuildSteps, build_error, failure_from_buildah
-from benchyard.images.builders.processes import BuildGroup, NoBuildGroup
+from benchyard.images.builders.processes import BuildGroup, BuildGroups, NoBuildGroup
 from benchyard.images.dockerfile.heredocs import FILES
 from benchyard.images.image import Image
 from benchyard.images.imports import LayerSource
 from benchyard.images.layouts import image_config
 from benchyard.images.references import is_loopback
+from benchyard.images.store import ImageStore
 
 
 class BuildahImages(EngineImages):
@@ -113,12 +115,21 @@ class BuildahBuilder(EngineBuilder):
 
     has_doors = True
 
-    def __init__(self, parts: BuilderParts, program: str) -> None:
-        self._tool = BuildahTool(parts.folder, program)
+    def __init__(
+        self,
+        store: ImageStore,
+        folder: Path,
+        trees: Trees,
+        aliases: Aliases,
+        groups: BuildGroups | None,
+        program: str,
+    ) -> None:
+        self._tool = BuildahTool(folder, program)
         self.about = self._tool.about
-        self._packed = PackedLayers(parts.folder / "packed.json")
+        self._packed = PackedLayers(folder / "packed.json")
         self._isolation: list[str] = []
-        super().__init__(parts, BuildahImages(self._tool, parts.trees, self._packed))
+        images = BuildahImages(self._tool, trees, self._packed)
+        super().__init__(store, folder, trees, aliases, groups, images)
 
     async def open(self) -> None:
         await asyncio.to_thread(self._tool.write_settings)
@@ -132,7 +143,7 @@ class BuildahBuilder(EngineBuilder):
             if not self._tool.storage.folder.exists():
                 return False
             self._tool.storage.folder.rename(aside)
-            await self._parts.trees.remove(aside)
+            await self._trees.remove(aside)
         return True
 
     def last_used(self) -> float:
@@ -154,7 +165,11 @@ class BuildahBuilder(EngineBuilder):
         with self._group(recipe) as group:
             status = await self._tool.run(await self._call(attempt, group), attempt.output.line)
             if status != 0 and group.ran_out_of_memory():
-                raise _out_of_memory(recipe)
+                raise BuildFailed(
+                    f"the build used up its memory of {recipe.limits.memory_bytes} bytes: allow it more, or "
+                    "let it do less at once",
+                    "out_of_memory",
+                )
         if status != 0:
             step = BuildSteps(attempt.plan.dockerfile, attempt.changes).find(attempt.output.step)
             raise build_error(failure_from_buildah(attempt.output, status), step, attempt.context)
@@ -185,21 +200,16 @@ class BuildahBuilder(EngineBuilder):
             seconds=limits.seconds,
             group=group,
             door=recipe.door,
-            overfull=DiskWatch(self._tool.storage.folder, scratch, self._parts.trees, limits.disk_bytes),
+            overfull=DiskWatch(self._tool.storage.folder, scratch, self._trees, limits.disk_bytes),
         )
 
     def _group(self, recipe: BuildRecipe) -> contextlib.AbstractContextManager[BuildGroup]:
-        if self._parts.groups is None:
+        if self._groups is None:
             return contextlib.nullcontext(NoBuildGroup())
-        return self._parts.groups.opened(f"build-{secrets.token_hex(6)}", recipe.limits.memory_bytes)
+        return self._groups.opened(f"build-{secrets.token_hex(6)}", recipe.limits.memory_bytes)
 
     async def _clear(self) -> None:
         """Remove the containers of interrupted builds."""
         if self._tool.storage.has_containers():
             async with self._scratch() as scratch:
                 await self._tool.run(BuildahCall(["rm", "--all"], scratch), lambda line: None)
-
-
-def _out_of_memory(recipe: BuildRecipe) -> BuildFailed:
-    used_up = f"the build used up its memory of {recipe.limits.memory_bytes} bytes"
-    return BuildFailed(f"{used_up}: allow it more, or let it do less at once", "out_of_memory")

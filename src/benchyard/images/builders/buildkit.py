@@ -11,12 +11,13 @@ from pathlib import Path
 
 from benchyard.devboxes.base import Network, Trees
 from benchyard.errors import BuildFailed
+from benchyard.images.aliases import Aliases
 from benchyard.images.builders.base import BuildRecipe, BuiltImage, Log
 from benchyard.images.builders.buildah_tool import BuildahCall
 from benchyard.images.builders.buildkit_output import BuildKitProgress
 from benchyard.images.builders.disk_watch import GrowthWatch
 from benchyard.images.builders.docker_tool import DockerEngine, DockerTool
-from benchyard.images.builders.engine_builder import HIDDEN, BuildAttempt, BuilderParts, EngineBuilder
+from benchyard.images.builders.engine_builder import HIDDEN, BuildAttempt, EngineBuilder, owner_of
 from benchyard.images.builders.engine_images import EngineImages
 from benchyard.images.builders.engine_storage import (
     ImageHandover,
@@ -26,12 +27,13 @@ from benchyard.images.builders.engine_storage import (
     StoredLayer,
 )
 from benchyard.images.builders.output import build_error
+from benchyard.images.builders.processes import BuildGroups
 from benchyard.images.exports import ImageTitle
 from benchyard.images.image import Image
 from benchyard.images.imports import ImportedImage, LayerSource
 from benchyard.images.layers import Layers
 from benchyard.images.layouts import read_layout
-from benchyard.images.store import Label
+from benchyard.images.store import ImageStore, Label
 
 _ENV = '{{range .Config.Env}}{{json .}}{{"\\n"}}{{end}}'
 _DIGESTS = "{{range .RootFS.Layers}}{{println .}}{{end}}"
@@ -160,19 +162,27 @@ _LABEL = "benchyard.builder"
 class BuildKitBuilder(EngineBuilder):
     """Builds in the engine's own storage and takes its layers from there; the cache remains the engine's."""
 
-    def __init__(self, parts: BuilderParts, engine: DockerEngine) -> None:
+    def __init__(
+        self,
+        store: ImageStore,
+        folder: Path,
+        trees: Trees,
+        aliases: Aliases,
+        groups: BuildGroups | None,
+        engine: DockerEngine,
+    ) -> None:
         self._engine = engine
         self.about = f"BuildKit of Docker {engine.version}"
-        self._tool = DockerTool(engine, parts.folder)
-        self._packed = PackedLayers(parts.folder / "packed.json")
-        self._label = (_LABEL, parts.owner)
-        self._images = DockerImages(self._tool, parts.trees, self._packed, self._label)
-        self._used = parts.folder / "used"
-        super().__init__(parts, self._images)
+        self._tool = DockerTool(engine, folder)
+        self._packed = PackedLayers(folder / "packed.json")
+        self._label = (_LABEL, owner_of(folder))
+        self._images = DockerImages(self._tool, trees, self._packed, self._label)
+        self._used = folder / "used"
+        super().__init__(store, folder, trees, aliases, groups, self._images)
 
     async def open(self) -> None:
         # The operator of the server may put the keys of registries here, as `config.json`.
-        (self._parts.folder / "settings").mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self._folder / "settings").mkdir(mode=0o700, parents=True, exist_ok=True)
         await super().open()
 
     async def build(self, recipe: BuildRecipe, label: Label, log: Log) -> BuiltImage:
@@ -193,7 +203,7 @@ class BuildKitBuilder(EngineBuilder):
         return 0.0
 
     def _new_files_name(self) -> str:
-        return f"localhost/benchyard/heredocs-{self._parts.owner}:{secrets.token_hex(8)}"
+        return f"localhost/benchyard/heredocs-{owner_of(self._folder)}:{secrets.token_hex(8)}"
 
     async def _knows_heredocs(self) -> bool:
         return self._engine.knows_heredocs
@@ -206,7 +216,7 @@ class BuildKitBuilder(EngineBuilder):
         told = await self._tool.ask(scratch, "save", "--output", str(archive), image_id)
         if told is None:
             raise BuildFailed("the engine did not hand over what it built: build again")
-        return SavedImage(archive, self._parts.trees, self._packed)
+        return SavedImage(archive, self._trees, self._packed)
 
     async def _run(self, attempt: BuildAttempt) -> None:
         plan = attempt.plan
@@ -240,7 +250,7 @@ class BuildKitBuilder(EngineBuilder):
             scratch,
             {f"{HIDDEN}{name}": value for name, value in recipe.secrets.items()},
             seconds=limits.seconds,
-            overfull=GrowthWatch(self._engine.storage, scratch, self._parts.trees, limits.disk_bytes),
+            overfull=GrowthWatch(self._engine.storage, scratch, self._trees, limits.disk_bytes),
         )
 
     async def _clear(self) -> None:

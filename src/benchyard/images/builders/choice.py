@@ -12,7 +12,7 @@ from benchyard.images.builders.buildah import BuildahBuilder
 from benchyard.images.builders.buildah_tool import find_buildah
 from benchyard.images.builders.buildkit import BuildKitBuilder
 from benchyard.images.builders.docker_tool import DockerEngine, find_engine
-from benchyard.images.builders.engine_builder import BuilderParts, EngineBuilder
+from benchyard.images.builders.engine_builder import EngineBuilder
 from benchyard.images.builders.processes import BuildGroups
 from benchyard.images.store import Image, ImageStore, Label
 
@@ -45,8 +45,7 @@ async def open_builder(
 
     If there is no engine, the builder says how to install one when it is asked to build.
     """
-    parts = BuilderParts(store, folder / "builder", trees, Aliases(folder), groups)
-    builder = await asyncio.to_thread(_find, parts, wanted or BuilderChoice())
+    builder = await asyncio.to_thread(_find, store, folder, trees, groups, wanted or BuilderChoice())
     if isinstance(builder, EngineBuilder):
         if set(str(folder)) & _NOT_IN_PATHS:
             return NoBuilder(
@@ -56,17 +55,19 @@ async def open_builder(
     return builder
 
 
-def _find(parts: BuilderParts, wanted: BuilderChoice) -> Builder:
+def _find(
+    store: ImageStore, folder: Path, trees: Trees, groups: BuildGroups | None, wanted: BuilderChoice
+) -> Builder:
     if wanted.kind not in KINDS:
-        raise UsageError(f"{wanted.kind!r} is no builder: choose one of {', '.join(KINDS)}")
+        raise UsageError(f"{wanted.kind!r} is not a builder: choose one of {', '.join(KINDS)}")
     program = find_buildah() if wanted.kind != "docker" else None
     if program is not None:
-        return BuildahBuilder(parts, program)
+        return BuildahBuilder(store, folder / "builder", trees, Aliases(folder), groups, program)
     if wanted.kind == "buildah":
         return NoBuilder()
     found = find_engine(wanted.docker_host)
     if isinstance(found, DockerEngine):
-        return BuildKitBuilder(parts, found)
+        return BuildKitBuilder(store, folder / "builder", trees, Aliases(folder), groups, found)
     if wanted.kind == "docker":
         return NoBuilder(f"images cannot be built by Docker: {found}; then start the server again")
     needed = "building and pulling images needs buildah or Docker"

@@ -76,21 +76,9 @@ HIDDEN = "BENCHYARD_SECRET_"
 """Prefix of the variables that hand secrets to an engine's program."""
 
 
-@dataclass(frozen=True)
-class BuilderParts:
-    """The parts that a builder works with."""
-
-    store: ImageStore
-    folder: Path
-    """Folder for the engine's storage, and for temporary files of builds."""
-    trees: Trees
-    aliases: Aliases
-    groups: BuildGroups | None = None
-
-    @property
-    def owner(self) -> str:
-        """Return an id that tells our images from another server's, if an engine serves both."""
-        return hashlib.sha256(str(self.folder).encode()).hexdigest()[:12]
+def owner_of(folder: Path) -> str:
+    """Return an id that tells a builder's images from another server's, if an engine serves both."""
+    return hashlib.sha256(str(folder).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -116,14 +104,26 @@ class BuildAttempt:
 
 
 class EngineBuilder(Builder):
-    """Lets an engine build, and takes the result into the store layer by layer."""
+    """Lets an engine build, and takes the result into the store layer by layer.
 
-    def __init__(self, parts: BuilderParts, images: EngineImages) -> None:
-        self._parts = parts
-        self._work = parts.folder / "work"
-        self._bases = EngineBases(
-            parts.store, parts.aliases, images, f"localhost/benchyard/base-{parts.owner}"
-        )
+    The folder is for the engine's storage, and for temporary files of builds.
+    """
+
+    def __init__(
+        self,
+        store: ImageStore,
+        folder: Path,
+        trees: Trees,
+        aliases: Aliases,
+        groups: BuildGroups | None,
+        images: EngineImages,
+    ) -> None:
+        self._store = store
+        self._folder = folder
+        self._trees = trees
+        self._groups = groups
+        self._work = folder / "work"
+        self._bases = EngineBases(store, aliases, images, f"localhost/benchyard/base-{owner_of(folder)}")
         self._sharing: SharedWork[str] = SharedWork()
         self._users = 0
         self._idle = asyncio.Lock()
@@ -150,10 +150,10 @@ class EngineBuilder(Builder):
 
     async def open(self) -> None:
         """Make the folders, and clear the remains of a crash."""
-        for folder in (self._parts.folder, self._work):
+        for folder in (self._folder, self._work):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in self._work.iterdir():
-            await self._parts.trees.remove(left)
+            await self._trees.remove(left)
         await self._tidy()
 
     async def build(self, recipe: BuildRecipe, label: Label, log: Log) -> BuiltImage:
@@ -174,7 +174,7 @@ class EngineBuilder(Builder):
             return await self._take(await self._bases.pull(full, scratch, log), label, scratch)
 
     async def _take(self, image_id: str, label: Label, scratch: Path) -> Image:
-        return await self._parts.store.import_archive(await self._source(image_id, scratch), label)
+        return await self._store.import_archive(await self._source(image_id, scratch), label)
 
     async def _build(self, plan: BuildPlan, log: Log) -> str:
         """Let the engine build. Secrets are masked here, since all who share the build read its log."""
@@ -214,7 +214,7 @@ class EngineBuilder(Builder):
         try:
             yield folder
         finally:
-            await asyncio.shield(self._parts.trees.remove(folder))
+            await asyncio.shield(self._trees.remove(folder))
 
 
 def _check_recipe(recipe: BuildRecipe) -> None:

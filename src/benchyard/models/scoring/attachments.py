@@ -53,7 +53,7 @@ def unpack_files(archive: bytes) -> Iterator[tuple[str, PackedFile]]:
                     yield _inner(about.name), PackedFile(content.read(), about.mode & _MODES)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, RecursionError) as error:
         # The library raises the last two for invalid headers, and for headers that follow each other.
-        raise UsageError(f"an attachment is no archive of files: {error}") from error
+        raise UsageError(f"an attachment is not an archive of files: {error}") from error
 
 
 class _Bounded(io.RawIOBase):

@@ -1,5 +1,5 @@
-"""Grading of answers that are texts: pure functions; each module is also a program of its own.
+"""Grading of answers that are texts: one module for each question set, and nothing else for its scorer.
 
-A module here uses only the standard library, so that a task's folder can contain the same file. Run as a
-program, it takes a JSON file of the expected values and the answer's file, and prints the rewards as JSON.
+`NAME.py` makes the type `NAME_scorer`. It has what a `Grader` of `scorers/answers.py` has, and uses only the
+standard library: a worker runs it, and an exported task has its source.
 """

@@ -4,11 +4,8 @@ The last `\\boxed{...}` counts; without one, the last line `ANSWER: n`; without 
 Dollar signs, commas between thousands, `\\text` and leading zeros do not matter.
 """
 
-import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 MAIN = "correct"
@@ -140,26 +137,3 @@ def _whole(text: str) -> int | None:
 def _value(number: str) -> int | None:
     digits = number.replace(",", "").removeprefix("+").lstrip("0") or "0"
     return int(digits) if digits.isdecimal() and len(digits) <= len(str(_LARGEST)) else None
-
-
-def text_of(content: bytes) -> str:
-    """Return the text of an answer's file; empty if it is too long or not UTF-8."""
-    try:
-        return content.decode("utf-8-sig") if len(content) <= MOST_BYTES else ""
-    except UnicodeDecodeError:
-        return ""
-
-
-def main(arguments: list[str]) -> int:
-    """Take `EXPECTED.json ANSWER_FILE` and print the rewards; a missing answer is wrong."""
-    expected = json.loads(Path(arguments[0]).read_bytes())
-    content = b""
-    if Path(arguments[1]).is_file():
-        with Path(arguments[1]).open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    sys.stdout.write(json.dumps(grade(text_of(content), expected)) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -5,9 +5,7 @@ counts a task; `task_solved` is 1 if all are solved.
 """
 
 import json
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 MAIN = "pair_fraction"
@@ -68,26 +66,3 @@ def _solves(pair: object, output: list[list[int]]) -> bool:
         return False
     # Equality is not enough: in Python, true and 1.0 equal 1.
     return any(is_grid(grid) and grid == output for grid in (pair.get(name) for name in _ATTEMPTS))
-
-
-def text_of(content: bytes) -> str:
-    """Return the text of an answer's file; empty if it is too long or not UTF-8."""
-    try:
-        return content.decode("utf-8-sig") if len(content) <= MOST_BYTES else ""
-    except UnicodeDecodeError:
-        return ""
-
-
-def main(arguments: list[str]) -> int:
-    """Take `EXPECTED.json ANSWER_FILE` and print the rewards; a missing answer is wrong."""
-    expected = json.loads(Path(arguments[0]).read_bytes())
-    content = b""
-    if Path(arguments[1]).is_file():
-        with Path(arguments[1]).open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    sys.stdout.write(json.dumps(grade(text_of(content), expected)) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

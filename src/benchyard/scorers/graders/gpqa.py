@@ -4,11 +4,8 @@ The first `Answer: X` of the text counts, by the same pattern. The pattern also 
 is wrong, as it is in simple-evals.
 """
 
-import json
 import re
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 MAIN = "correct"
@@ -38,26 +35,3 @@ def extracted(text: str) -> str | None:
         return None
     found = _ANSWER.search(text)
     return found[1] if found else None
-
-
-def text_of(content: bytes) -> str:
-    """Return the text of an answer's file; empty if it is too long or not UTF-8."""
-    try:
-        return content.decode("utf-8-sig") if len(content) <= MOST_BYTES else ""
-    except UnicodeDecodeError:
-        return ""
-
-
-def main(arguments: list[str]) -> int:
-    """Take `EXPECTED.json ANSWER_FILE` and print the rewards; a missing answer is wrong."""
-    expected = json.loads(Path(arguments[0]).read_bytes())
-    content = b""
-    if Path(arguments[1]).is_file():
-        with Path(arguments[1]).open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    sys.stdout.write(json.dumps(grade(text_of(content), expected)) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

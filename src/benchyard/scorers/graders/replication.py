@@ -6,9 +6,7 @@ have more. `task_fraction` is the fraction of tasks that are right.
 """
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 MAIN = "task_fraction"
@@ -135,26 +133,3 @@ def _of(tolerance: Any, place: Any) -> Any:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def text_of(content: bytes) -> str:
-    """Return the text of an answer's file; empty if it is too long or not UTF-8."""
-    try:
-        return content.decode("utf-8-sig") if len(content) <= MOST_BYTES else ""
-    except UnicodeDecodeError:
-        return ""
-
-
-def main(arguments: list[str]) -> int:
-    """Take `EXPECTED.json ANSWER_FILE` and print the rewards; a missing answer is wrong."""
-    expected = json.loads(Path(arguments[0]).read_bytes())
-    content = b""
-    if Path(arguments[1]).is_file():
-        with Path(arguments[1]).open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    sys.stdout.write(json.dumps(grade(text_of(content), expected)) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

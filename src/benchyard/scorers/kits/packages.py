@@ -71,7 +71,7 @@ async def _install(python: Python, wanted: tuple[str, ...], packages: Path, cach
     if status is None:
         raise ScorerFailed(f"fetching requirements took longer than {FETCH_SECONDS:.0f} s: {_few(wanted)}")
     if status != 0:
-        raise ScorerFailed(f"the requirements cannot be had ({_few(wanted)}): uv says: {said.strip()}")
+        raise ScorerFailed(f"the requirements cannot be installed ({_few(wanted)}): uv says: {said.strip()}")
 
 
 def _few(wanted: tuple[str, ...]) -> str:

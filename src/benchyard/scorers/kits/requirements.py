@@ -106,12 +106,12 @@ def _checked(line: str, where: str) -> str:
         wanted = Requirement(_HASH.sub("", line).strip())
     except InvalidRequirement as error:
         raise ValueError(
-            f"{where}: {shown} is no requirement such as `numpy>=2`; files and folders are not allowed"
+            f"{where}: {shown} is not a requirement such as `numpy>=2`; files and folders are not allowed"
         ) from error
     if wanted.url is not None:
         raise ValueError(f"{where}: {shown} is an address; packages come from the server's index only")
     if wanted.name.lower().endswith(_ARCHIVES):
         raise ValueError(f"{where}: {shown} is a file; packages come from the server's index only")
     if not all(_HASH_VALUE.fullmatch(value) for value in hashes):
-        raise ValueError(f"{where}: {shown} has a hash that is none")
+        raise ValueError(f"{where}: {shown} has an invalid hash")
     return " ".join([str(wanted), *(f"--hash={value}" for value in sorted(hashes))])

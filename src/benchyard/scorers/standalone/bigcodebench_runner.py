@@ -268,7 +268,7 @@ def _test(job: dict[str, Any], teller: _Teller) -> None:
         if issubclass(cases, own):
             unittest.TestLoader().loadTestsFromTestCase(cases).run(_Outcomes(teller))
         else:
-            teller.bad("ALL", "TestCases is no TestCase of unittest")
+            teller.bad("ALL", "TestCases is not a TestCase of unittest")
     if changed or _marks() != before:
         teller.bad("ALL", "the answer changed unittest itself")
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 from typing import Any, BinaryIO
 
-from benchyard.scorers.standalone import bigcodebench_job
+from benchyard.scorers.standalone import answer_file, bigcodebench_job
 
 _MOST_TOLD = 24 * 1024
 """Most letters of a list of messages."""
@@ -20,7 +20,8 @@ _MOST_NAMES = 200
 def grade(content: BinaryIO, grader: str, expected: dict[str, Any]) -> dict[str, float]:
     """Return the rewards that a module of `graders` gives an answer."""
     module = importlib.import_module(f"benchyard.scorers.graders.{grader}")
-    rewards: dict[str, float] = module.grade(module.text_of(content.read(module.MOST_BYTES + 1)), expected)
+    text = answer_file.text_of(content.read(module.MOST_BYTES + 1), module.MOST_BYTES)
+    rewards: dict[str, float] = module.grade(text, expected)
     return rewards
 
 

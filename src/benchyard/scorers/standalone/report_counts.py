@@ -48,7 +48,7 @@ def _ctrf(found: Any) -> TestReport:
 def _number(counts: Mapping[str, Any], name: str) -> int:
     found = int(counts.get(name) or 0)
     if found < 0:
-        raise ValueError(f"{name} is less than nothing")
+        raise ValueError(f"{name} is negative")
     return found
 
 

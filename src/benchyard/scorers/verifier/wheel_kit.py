@@ -357,7 +357,7 @@ def _digest(place: Path) -> str:
 
 def _unfetched(reason: str) -> ScorerFailed:
     return ScorerFailed(
-        f"the packages that the test script installs cannot be had: {reason}. The server fetches them once "
-        "from the index that uv is set up with: give it a network, or name an index (UV_DEFAULT_INDEX) or a "
-        "folder of wheels (UV_FIND_LINKS) before the server starts"
+        f"the packages that the test script installs are not available: {reason}. The server fetches them "
+        "once from the index that uv is set up with: give it a network, or name an index (UV_DEFAULT_INDEX) "
+        "or a folder of wheels (UV_FIND_LINKS) before the server starts"
     )

@@ -4,16 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchyard.gateway.calls import TokenUsage
+from benchyard.gateway.dialects.values import fields
+from benchyard.gateway.dialects.values import text as word
 from benchyard.scripted_model.answers import ScriptedAnswer, text_parts
-from benchyard.scripted_model.requests import (
-    ConversationMessage,
-    ModelRequest,
-    OfferedTool,
-    fields,
-    items,
-    text_of,
-    word,
-)
+from benchyard.scripted_model.requests import ConversationMessage, ModelRequest, OfferedTool, items, text_of
 from benchyard.scripted_model.wires.base import ModelWire, ToldUsage, estimate_tokens, named_event
 
 _ERRORS = {

@@ -5,17 +5,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchyard.gateway.calls import TokenUsage
+from benchyard.gateway.dialects.values import fields
+from benchyard.gateway.dialects.values import text as word
 from benchyard.scripted_model import answers
 from benchyard.scripted_model.answers import ScriptedAnswer, ScriptedToolCall, text_parts
-from benchyard.scripted_model.requests import (
-    ConversationMessage,
-    ModelRequest,
-    OfferedTool,
-    fields,
-    items,
-    text_of,
-    word,
-)
+from benchyard.scripted_model.requests import ConversationMessage, ModelRequest, OfferedTool, items, text_of
 from benchyard.scripted_model.wires import base
 from benchyard.scripted_model.wires.base import ModelWire, ToldUsage, data_event
 

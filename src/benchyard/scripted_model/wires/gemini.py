@@ -7,15 +7,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from benchyard.gateway.calls import TokenUsage
+from benchyard.gateway.dialects.values import fields
+from benchyard.gateway.dialects.values import text as word
 from benchyard.scripted_model.answers import ScriptedAnswer, text_parts
-from benchyard.scripted_model.requests import (
-    ConversationMessage,
-    ModelRequest,
-    OfferedTool,
-    fields,
-    items,
-    word,
-)
+from benchyard.scripted_model.requests import ConversationMessage, ModelRequest, OfferedTool, items
 from benchyard.scripted_model.wires.base import ModelWire, ToldUsage, data_event, estimate_tokens, to_json
 
 _STATUS = {

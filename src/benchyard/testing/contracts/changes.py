@@ -235,17 +235,24 @@ async def _carried(
     return layer, told
 
 
+async def _worked_on(
+    yard: DriverFixture, before: str, work: str, **options: Any
+) -> tuple[Path, tuple[Rootfs, Rootfs]]:
+    """Return the layer that `before` made, and two stacks: with what `work` made over it, and without."""
+    first = await yard.devbox()
+    await yard.text(first, before)
+    below = await yard.layer(first)
+    second = await yard.devbox(rootfs=yard.on_top(below))
+    await yard.text(second, work, **options)
+    return below, (yard.on_top(await yard.layer(second), below), yard.on_top(below))
+
+
 class AnswerContract(DriverSuite):
     """Paths of one disk, carried over another one."""
 
     @contract(Capability.SNAPSHOTS, Capability.IMAGES)
     async def test_an_answer_is_its_paths_and_nothing_else(self, yard: DriverFixture) -> None:
-        first = await yard.devbox()
-        await yard.text(first, _PRISTINE)
-        below = await yard.layer(first)
-        second = await yard.devbox(rootfs=yard.on_top(below))
-        await yard.text(second, _WORK)
-        stacks = (yard.on_top(await yard.layer(second), below), yard.on_top(below))
+        below, stacks = await _worked_on(yard, _PRISTINE, _WORK)
         layer, told = await _carried(yard, stacks, *_PATHS, *_MORE)
         assert (told["refused"], told["exceeded"]) == ([], None)
         assert told["entries"] == 15
@@ -254,26 +261,20 @@ class AnswerContract(DriverSuite):
 
     @contract(Capability.SNAPSHOTS, Capability.IMAGES, Capability.USERS)
     async def test_an_answer_keeps_its_owners(self, yard: DriverFixture) -> None:
-        first = await yard.devbox()
-        await yard.text(first, "mkdir -m 777 /task")
-        below = await yard.layer(first)
-        second = await yard.devbox(rootfs=yard.on_top(below))
-        await yard.text(second, "mkdir /task/d; echo x > /task/d/f; ln -s f /task/d/l", user="1234")
-        stacks = (yard.on_top(await yard.layer(second), below), yard.on_top(below))
+        below, stacks = await _worked_on(
+            yard, "mkdir -m 777 /task", "mkdir /task/d; echo x > /task/d/f; ln -s f /task/d/l", user="1234"
+        )
         layer, _told = await _carried(yard, stacks, "/task/d")
         third = await yard.devbox(rootfs=yard.on_top(layer, below))
         assert await yard.text(third, "stat -c %u /task /task/d /task/d/f /task/d/l") == "0\n1234\n1234\n1234"
 
     @contract(Capability.SNAPSHOTS, Capability.IMAGES)
     async def test_what_could_cheat_is_left_out_by_name(self, yard: DriverFixture) -> None:
-        first = await yard.devbox()
-        await yard.text(
-            first, "mkdir -p /task/way /task/in; echo base > /task/way/file; echo base > /task/in/out"
+        below, stacks = await _worked_on(
+            yard,
+            "mkdir -p /task/way /task/in; echo base > /task/way/file; echo base > /task/in/out",
+            f"rm -r /task/way /task/in; {_HOSTILE_ANSWER}",
         )
-        below = await yard.layer(first)
-        second = await yard.devbox(rootfs=yard.on_top(below))
-        await yard.text(second, f"rm -r /task/way /task/in; {_HOSTILE_ANSWER}")
-        stacks = (yard.on_top(await yard.layer(second), below), yard.on_top(below))
         layer, told = await _carried(yard, stacks, "/task/in", "/task/way/file")
         refused = {line.partition(": ")[0] for line in told["refused"]}
         assert refused == {*(f"/task/in/{name}" for name in _OUT), "/task/way/file"}
@@ -286,14 +287,11 @@ class AnswerContract(DriverSuite):
 
     @contract(Capability.SNAPSHOTS, Capability.IMAGES)
     async def test_work_is_carried_as_it_is_and_nothing_beside_it(self, yard: DriverFixture) -> None:
-        first = await yard.devbox()
-        await yard.text(
-            first, "mkdir -p /home/own/task /srv; echo base > /srv/tool; echo base > /home/own/.rc"
+        below, stacks = await _worked_on(
+            yard,
+            "mkdir -p /home/own/task /srv; echo base > /srv/tool; echo base > /home/own/.rc",
+            _WHOLE_WORK,
         )
-        below = await yard.layer(first)
-        second = await yard.devbox(rootfs=yard.on_top(below))
-        await yard.text(second, _WHOLE_WORK)
-        stacks = (yard.on_top(await yard.layer(second), below), yard.on_top(below))
         layer = yard.folder / "work"
         report = await yard.driver.trees.carry_work(*stacks, ("/home/own/task",), "/home/own", layer)
         assert json.loads(report.read_text())["exceeded"] is None

@@ -96,6 +96,21 @@ class FileContract(DriverSuite):
         assert await yard.read(devbox, "~/new") == b"abc"
 
     @contract()
+    async def test_several_files_are_opened_together_or_not_at_all(self, yard: DriverFixture) -> None:
+        devbox = await yard.devbox()
+        paths = ["~/first", "~/deep/second", "~/third"]
+        requests = [OpenFile(path, write=True, mode=0o600, fresh=True) for path in paths]
+        for path, descriptor in zip(paths, await yard.driver.open_files(devbox, requests), strict=True):
+            os.write(descriptor, path.encode())
+            os.close(descriptor)
+        for path in paths:
+            assert await yard.read(devbox, path) == path.encode()
+        with pytest.raises(UsageError, match="/deep"):
+            await yard.driver.open_files(devbox, [requests[0], OpenFile("~/deep", write=True)])
+        with pytest.raises(NotFound, match="/nothing"):
+            await yard.driver.open_files(devbox, [OpenFile("~/first"), OpenFile("~/nothing")])
+
+    @contract()
     async def test_what_a_command_wrote_is_read(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         await yard.text(devbox, "printf 'by a command' > 'a file'")

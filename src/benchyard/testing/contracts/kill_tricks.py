@@ -22,7 +22,6 @@ _CHAINS = 4
 _IS_ARM = platform.machine() == "aarch64"
 _EXIT, _CLONE = (93, 220) if _IS_ARM else (60, 56)
 _CLONE_PARENT = 0x8000
-_PTRACE_TRACEME = 0
 _libc = ctypes.CDLL(None)
 
 

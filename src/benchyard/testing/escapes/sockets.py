@@ -33,22 +33,17 @@ def connect_to_a_socket_file(facts: Facts) -> str | None:
 
 
 def connect_to_the_hosts_loopback(facts: Facts) -> str | None:
-    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
-        for port in facts["ports"]:
-            with socket.socket(family) as reach:
-                reach.settimeout(_SECONDS)
-                try:
-                    reach.connect((address, port))
-                except OSError:
-                    continue
-                return f"connected to {address} {port}"
-    return None
+    return _connected([(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")], facts["ports"])
 
 
 def connect_to_the_hosts_addresses(facts: Facts) -> str | None:
-    for address in facts["addresses"]:
-        for port in facts["ports"]:
-            with socket.socket(socket.AF_INET) as reach:
+    return _connected([(socket.AF_INET, address) for address in facts["addresses"]], facts["ports"])
+
+
+def _connected(addresses: list[tuple[int, str]], ports: list[int]) -> str | None:
+    for family, address in addresses:
+        for port in ports:
+            with socket.socket(family) as reach:
                 reach.settimeout(_SECONDS)
                 try:
                     reach.connect((address, port))

@@ -1,0 +1,162 @@
+"""Comparisons of two agents, of one job or of two, and the verdict of a gate."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from benchyard.models.base import Model
+from benchyard.models.trials import SuspectRule
+
+VerdictWord = Literal["pass", "fail", "inconclusive"]
+
+
+class EstimateView(Model):
+    """A mean with its 95 % confidence interval, and what they were made of."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    """Number of scenarios."""
+    n_clusters: int
+    """Number of independent groups of scenarios; without a cluster key, that of scenarios."""
+    n_effective: float
+    """Number of independent tries that would leave the same uncertainty."""
+    method: str
+
+
+class ComparedAgent(Model):
+    """An agent of a job as a side of a comparison, on the scenarios that both sides have scored."""
+
+    job_id: str
+    job_name: str
+    agent: int
+    """Index into the job's agents."""
+    label: str
+    score: EstimateView | None = None
+    n_attempts: int = 0
+    """Attempts that count, on the shared scenarios."""
+    unscored: int = 0
+    """Attempts without a score, on the scenarios that both sides have tried."""
+    bounds: tuple[float, float] | None = None
+    """The mean with every unscored attempt counted as 0, and as 1."""
+    n_suspect: int = 0
+    cost_usd: float | None = None
+    """Mean cost of an attempt; None where it is not known for all."""
+    working_ms: float | None = None
+    """Mean working time of an attempt."""
+
+
+class SetupDifference(Model):
+    """A part of the set-up in which two jobs differ, so that a difference in scores may come from it."""
+
+    what: str
+    a: str
+    b: str
+    n_scenarios: int | None = None
+    """Number of scenarios that it concerns; None where it concerns all."""
+    weight: Literal["subject", "doubt"]
+    """`subject`: compared on purpose, such as the model; `doubt`: makes the comparison unfair."""
+
+
+class DifferenceView(Model):
+    """A mean difference, second minus first, paired by scenario."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    n_clusters: int
+    method: str
+    p: float | None = None
+    """P-value of Student's test; None where no value has any spread."""
+
+
+class FlipCounts(Model):
+    """Scenarios that the second agent does better (won) or worse (lost) than the first."""
+
+    won: int
+    lost: int
+    both: int
+    """Passed by both with every attempt."""
+    neither: int
+    """Passed by none with any attempt."""
+    expected: float | None = None
+    """Number at which equal agents would differ by chance; None with one attempt each, which cannot tell."""
+
+
+class ComparedScenario(Model):
+    """A scenario with the mean score of each side."""
+
+    scenario_id: str
+    scenario_name: str
+    a: float
+    b: float
+    attempts_a: int
+    attempts_b: int
+    p: float
+    """P-value of this scenario alone, corrected for the number of scenarios (Benjamini and Hochberg)."""
+    run_a: str | None = None
+    run_b: str | None = None
+    """A run of each side to look at."""
+
+
+class Power(Model):
+    """Differences that a comparison of this size can show, with a chance of 80 % and at a level of 5 %."""
+
+    detectable: float
+    """Smallest difference that is seen."""
+    attempts_for_2_points: int | None = None
+    """Attempts at each of these scenarios that show a difference of 0.02; None where no number does."""
+    more_trials: int | None = None
+    """Trials of both sides together that are missing for it."""
+    more_usd: float | None = None
+    more_ms: float | None = None
+    """Dollars and working time of these, at the costs of this comparison."""
+
+
+class ComparisonView(Model):
+    """Two agents on the scenarios they share: the difference, and whether it is more than noise."""
+
+    a: ComparedAgent
+    b: ComparedAgent
+    is_same: bool = False
+    """Whether both sides are the same agent of the same job."""
+    n_shared: int
+    """Scenarios that both sides have scored."""
+    only_a: int
+    only_b: int
+    """Scenarios that only one side has a score for."""
+    cluster_key: str | None = None
+    difference: DifferenceView | None = None
+    """None without a shared scenario."""
+    bounds: tuple[float, float] | None = None
+    """The interval of the difference with unscored attempts counted against, and for, the second agent."""
+    p: float | None = None
+    """Exact p-value over all attempts, with the scenarios as strata; for graded scores by shuffled labels."""
+    p_middle: float | None = None
+    p_method: str = ""
+    odds_ratio: float | None = None
+    e_value: float | None = None
+    """Evidence against "as often won as lost", valid at every look while jobs run; 20 refutes at 5 %."""
+    flips: FlipCounts | None = None
+    cost_usd: DifferenceView | None = None
+    working_ms: DifferenceView | None = None
+    power: Power | None = None
+    setup: list[SetupDifference] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    """What to know before this is believed, one line each."""
+    scenarios: list[ComparedScenario] = Field(default_factory=list)
+    """Scenarios with different scores, the surest differences first."""
+
+
+class GateView(Model):
+    """The verdict of a gate, and the comparison that it rests on."""
+
+    verdict: VerdictWord
+    reason: str
+    margin: float
+    suspect: SuspectRule
+    attempts_needed: int | None = None
+    """Attempts at each scenario that would decide it if the difference stays; None if none would."""
+    comparison: ComparisonView

@@ -1,0 +1,89 @@
+"""Verdicts of gates for other programs: Markdown for a pull request, and JUnit."""
+
+import html
+import re
+from collections.abc import Sequence
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from benchyard.models.comparisons import ComparisonView, DifferenceView, GateView
+
+MOST_FLIPS = 10
+_MARKS = {"pass": "passed", "fail": "FAILED", "inconclusive": "inconclusive"}
+_SPECIAL = re.compile(r"([\\`*_\[\]|~])")
+_NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_LONGEST = 200
+
+
+def markdown(gates: Sequence[GateView]) -> str:
+    """Return the verdicts as Markdown: a table, and for each pair the scenarios that differ most surely."""
+    lines = ["| | first | second | difference (95 %) | p | verdict |", "|---|---|---|---|---|---|"]
+    for gate in gates:
+        lines.append(_row(gate))
+    for gate in gates:
+        lines += ["", f"**{_plain(gate.comparison.b.label)}**: {_plain(gate.reason)}"]
+        if gate.attempts_needed:
+            lines.append(f"About {gate.attempts_needed} attempts at each scenario would decide it.")
+        lines += _flips(gate.comparison)
+        lines += [f"- {_plain(note)}" for note in gate.comparison.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _row(gate: GateView) -> str:
+    view = gate.comparison
+    cells = [
+        _plain(view.b.label),
+        _score(view.a.score.mean if view.a.score else None),
+        _score(view.b.score.mean if view.b.score else None),
+        interval_text(view.difference) if view.difference else "-",
+        "-" if view.p is None else f"{view.p:.3g}",
+        _MARKS[gate.verdict],
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _flips(view: ComparisonView) -> list[str]:
+    if not view.scenarios:
+        return []
+    lines = ["", "| scenario | first | second | p |", "|---|---|---|---|"]
+    for row in view.scenarios[:MOST_FLIPS]:
+        lines.append(f"| {_plain(row.scenario_name)} | {row.a:.3f} | {row.b:.3f} | {row.p:.3g} |")
+    if len(view.scenarios) > MOST_FLIPS:
+        lines.append(f"| and {len(view.scenarios) - MOST_FLIPS} more | | | |")
+    return [*lines, ""]
+
+
+def interval_text(difference: DifferenceView) -> str:
+    """Return a difference with its interval: `+0.025 (+0.004 to +0.046)`."""
+    return f"{difference.mean:+.3f} ({difference.low:+.3f} to {difference.high:+.3f})"
+
+
+def junit(gates: Sequence[GateView]) -> str:
+    """Return the verdicts as JUnit: a test case for each pair; an inconclusive one is skipped."""
+    suite = Element("testsuite", name="gate", tests=str(len(gates)))
+    for tag, verdict in (("failures", "fail"), ("skipped", "inconclusive")):
+        suite.set(tag, str(sum(gate.verdict == verdict for gate in gates)))
+    for gate in gates:
+        name = _xml(gate.comparison.b.label)
+        case = SubElement(suite, "testcase", classname=_xml(gate.comparison.b.job_name), name=name, time="0")
+        if gate.verdict == "fail":
+            SubElement(case, "failure", message=_xml(gate.reason))
+        elif gate.verdict == "inconclusive":
+            SubElement(case, "skipped", message=_xml(gate.reason))
+        SubElement(case, "system-out").text = _xml("\n".join(gate.comparison.notes))
+    root = Element("testsuites")
+    root.append(suite)
+    return tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _score(score: float | None) -> str:
+    return "-" if score is None else f"{score:.3f}"
+
+
+def _plain(text: str) -> str:
+    """Return text that Markdown shows as it is, on one line: names may have any characters."""
+    return _SPECIAL.sub(r"\\\1", html.escape(_NOT_PRINTED.sub(" ", text[:_LONGEST]), quote=False))
+
+
+def _xml(text: str) -> str:
+    return _NOT_XML.sub("\ufffd", text)

@@ -1,0 +1,84 @@
+"""Reports that are made in a worker, of the stored trials of a job as lines of JSON.
+
+A job may have 100,000 trials: to read and count them takes seconds, in which the server would answer nobody.
+"""
+
+import gc
+import gzip
+import time
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+from pydantic import BaseModel, ValidationError
+
+from benchyard.models.jobs import ENDED_JOBS, Job
+from benchyard.models.trials import SuspectRule, Trial
+from benchyard.reports.outcomes import job_view
+from benchyard.reports.paired_comparison import Side, compare
+
+_FAST = 1
+"""Level of compression that costs a fraction of the counting."""
+
+
+def make_job_view(
+    content: BinaryIO, job: Mapping[str, Any], suspect: SuspectRule | None, *, with_scenarios: bool
+) -> bytes:
+    """Return the view of a job as compressed JSON."""
+    gc.disable()
+    whole = Job.model_validate(job)
+    view = job_view(whole, read_trials(whole, content), with_scenarios=with_scenarios, suspect=suspect)
+    return _packed(view)
+
+
+def make_comparison(
+    content: BinaryIO,
+    jobs: list[Mapping[str, Any]],
+    agents: list[int],
+    suspect: SuspectRule | None,
+    clusters: Mapping[str, str] | None,
+    cluster_key: str | None,
+) -> bytes:
+    """Return a comparison as compressed JSON; the content has the trials of both jobs."""
+    gc.disable()
+    a, b = (Job.model_validate(job) for job in jobs)
+    by_job: dict[str, list[Trial]] = {a.id: [], b.id: []}
+    for trial in _trials(content):
+        by_job[trial.job_id].append(trial)
+    sides = [
+        Side(
+            job,
+            agent,
+            [trial for trial in _as_shown(job, by_job[job.id]) if trial.agent == agent],
+            suspect or job.orchestrator.suspect_rule,
+        )
+        for job, agent in zip((a, b), agents, strict=True)
+    ]
+    return _packed(compare(sides[0], sides[1], clusters, cluster_key))
+
+
+def read_trials(job: Job, content: BinaryIO) -> list[Trial]:
+    """Return the trials of a job; those still waiting at its end are shown as canceled."""
+    return _as_shown(job, list(_trials(content)))
+
+
+def _trials(content: BinaryIO) -> list[Trial]:
+    trials = []
+    for line in content:
+        try:
+            trials.append(Trial.model_validate_json(line))
+        except ValidationError:
+            # One broken record must not hide all the others; lists of trials log it.
+            continue
+    return trials
+
+
+def _as_shown(job: Job, trials: list[Trial]) -> list[Trial]:
+    if job.state not in ENDED_JOBS:
+        return trials
+    now = round(time.time() * 1000)
+    return [trial if trial.has_ended else trial.never_begun(now) for trial in trials]
+
+
+def _packed(view: BaseModel) -> bytes:
+    text = view.model_dump_json(exclude_none=True, by_alias=True)
+    return gzip.compress(text.encode(), _FAST, mtime=0)

@@ -1,0 +1,1 @@
+"""Statistics of scores: pure functions of numbers, with the standard library only."""

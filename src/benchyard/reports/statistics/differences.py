@@ -1,0 +1,210 @@
+"""Differences of two agents on the same scenarios: exact tests, intervals, flips and evidence."""
+
+import math
+import random
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from benchyard.reports.statistics.distributions import student_tail
+from benchyard.reports.statistics.means import LEVEL, standard_error, t_interval
+
+PERMUTATIONS = 10_000
+"""Number of random relabellings that stand for all of them."""
+_SEED = 20240607
+_MOST_LOG = 700.0
+"""Logarithm of the largest evidence that is told, which a float still holds."""
+_TOLERANCE = 1e-7
+"""Relative difference below which two probabilities are the same, as in R."""
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """Attempts of two agents at the same scenario, and the number of them that passed."""
+
+    passed_a: int
+    attempts_a: int
+    passed_b: int
+    attempts_b: int
+
+
+@dataclass(frozen=True)
+class ExactTest:
+    """A test that the two agents pass equally often at every scenario."""
+
+    p: float
+    """Chance of a result at most as likely as this one, if they do."""
+    p_middle: float
+    """The same, with half of the chance of results exactly as likely as this one."""
+
+
+def exact_test(strata: Iterable[Stratum]) -> ExactTest:
+    """Run the exact conditional Cochran-Mantel-Haenszel test, with the scenarios as strata.
+
+    With one attempt each it is McNemar's exact test. The distribution of the passes of the first agent, given
+    all passes at each scenario, is a sum of independent hypergeometric ones.
+    """
+    shift, chances, observed = 0, [1.0], 0
+    for each in strata:
+        low, weights = _hypergeometric(each)
+        observed += each.passed_a
+        shift += low
+        if len(weights) > 1:
+            chances = _convolve(chances, weights)
+    seen = chances[observed - shift]
+    limit = seen * (1 + _TOLERANCE)
+    p = math.fsum(chance for chance in chances if chance <= limit)
+    same = math.fsum(chance for chance in chances if abs(chance - seen) <= seen * _TOLERANCE)
+    return ExactTest(min(1.0, p), min(1.0, p - same / 2))
+
+
+def _hypergeometric(stratum: Stratum) -> tuple[int, list[float]]:
+    """Return the fewest passes of the first agent, and the chances of these and of each number above."""
+    passed = stratum.passed_a + stratum.passed_b
+    low, high = max(0, passed - stratum.attempts_b), min(stratum.attempts_a, passed)
+    total = math.comb(stratum.attempts_a + stratum.attempts_b, passed)
+    ways = (
+        math.comb(stratum.attempts_a, count) * math.comb(stratum.attempts_b, passed - count)
+        for count in range(low, high + 1)
+    )
+    return low, [way / total for way in ways]
+
+
+def _convolve(chances: list[float], weights: list[float]) -> list[float]:
+    sums = [0.0] * (len(chances) + len(weights) - 1)
+    for index, chance in enumerate(chances):
+        if chance:
+            for step, weight in enumerate(weights):
+                sums[index + step] += chance * weight
+    return sums
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """The mean difference of paired values, with its interval and Student's test."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    """None where the values have no spread to make an interval from."""
+    p: float | None
+    n: int
+    n_clusters: int
+
+
+def paired_difference(
+    differences: Sequence[float], clusters: Sequence[Hashable] | None = None, level: float = LEVEL
+) -> PairedDifference | None:
+    """Return the mean of one difference per scenario, with Student's interval; None without any."""
+    if not differences:
+        return None
+    mean = fmean(differences)
+    groups = len(differences) if clusters is None else len(set(clusters))
+    interval = t_interval(differences, clusters, level)
+    if interval is None:
+        return PairedDifference(mean, None, None, None, len(differences), groups)
+    error = standard_error(differences, clusters)
+    p = student_tail(mean / error, groups - 1)
+    return PairedDifference(mean, *interval, p, len(differences), groups)
+
+
+def permutation_test(
+    attempts: Sequence[tuple[Sequence[float], Sequence[float]]], permutations: int = PERMUTATIONS
+) -> float:
+    """Return the p-value of graded scores: how often shuffled labels differ as much; seeded.
+
+    Labels are shuffled among the attempts at the same scenario.
+    """
+    if not attempts:
+        return 1.0
+    generator = random.Random(_SEED)  # noqa: S311 - reproducible, not secret
+    rows = [([*a, *b], len(a), math.fsum(a) / len(a) - math.fsum(b) / len(b)) for a, b in attempts]
+    # Scenarios whose attempts all have the same score cannot contribute to any difference.
+    varying = [(pool, size) for pool, size, _ in rows if min(pool) != max(pool)]
+    observed = abs(math.fsum(difference for *_, difference in rows))
+    limit = observed - 1e-12
+    reached = 0
+    for _ in range(permutations):
+        total = 0.0
+        for pool, size in varying:
+            generator.shuffle(pool)
+            total += math.fsum(pool[:size]) / size - math.fsum(pool[size:]) / (len(pool) - size)
+        reached += abs(total) >= limit
+    return (reached + 1) / (permutations + 1)
+
+
+@dataclass(frozen=True)
+class Flips:
+    """Scenarios that the second agent does better or worse, beside the number expected from noise alone."""
+
+    won: int
+    lost: int
+    both: int
+    """Scenarios that both pass with every attempt."""
+    neither: int
+    """Scenarios that none passes with any attempt."""
+    expected: float | None
+    """Number of scenarios at which equal agents would differ by chance; None with one attempt each, which
+    cannot tell."""
+
+
+def flips(strata: Iterable[Stratum]) -> Flips:
+    """Count won and lost scenarios of the second agent against the first."""
+    won = lost = both = neither = 0
+    expected = 0.0
+    is_known = True
+    for each in strata:
+        share_a, share_b = each.passed_a / each.attempts_a, each.passed_b / each.attempts_b
+        won += share_b > share_a
+        lost += share_b < share_a
+        both += share_a == share_b == 1.0
+        neither += share_a == share_b == 0.0
+        is_known = is_known and each.attempts_a + each.attempts_b > 2
+        expected += _chance_to_differ(each)
+    return Flips(won, lost, both, neither, expected if is_known else None)
+
+
+def _chance_to_differ(stratum: Stratum) -> float:
+    """Return the chance of unequal shares if both agents pass as often as they do together."""
+    attempts = stratum.attempts_a + stratum.attempts_b
+    pooled = (stratum.passed_a + stratum.passed_b) / attempts
+    if pooled in (0.0, 1.0):
+        return 0.0
+    same = 0.0
+    for passed_a in range(stratum.attempts_a + 1):
+        passed_b, rest = divmod(passed_a * stratum.attempts_b, stratum.attempts_a)
+        if rest == 0:
+            same += _binomial(passed_a, stratum.attempts_a, pooled) * _binomial(
+                passed_b, stratum.attempts_b, pooled
+            )
+    return 1.0 - same
+
+
+def _binomial(passed: int, attempts: int, share: float) -> float:
+    return math.comb(attempts, passed) * share**passed * (1 - share) ** (attempts - passed)
+
+
+def e_value(won: int, lost: int) -> float:
+    """Return the evidence against "as often won as lost", valid at every look while results come in.
+
+    It is the chance of these flips under all shares alike, to that under a half: at 1/alpha or above, the
+    claim is refuted at level alpha, whenever that is looked at.
+    """
+    count = won + lost
+    log_value = count * math.log(2) - math.log(count + 1) - math.log(math.comb(count, won))
+    return math.exp(min(log_value, _MOST_LOG))
+
+
+def fisher_exact(passed_a: int, attempts_a: int, passed_b: int, attempts_b: int) -> float:
+    """Return the p-value of Fisher's exact test of two shares that are not paired."""
+    return exact_test([Stratum(passed_a, attempts_a, passed_b, attempts_b)]).p
+
+
+def odds_ratio(strata: Sequence[Stratum]) -> float | None:
+    """Return the Mantel-Haenszel odds ratio of the second agent to the first; None where it has no value."""
+    above = below = 0.0
+    for each in strata:
+        total = each.attempts_a + each.attempts_b
+        above += each.passed_b * (each.attempts_a - each.passed_a) / total
+        below += each.passed_a * (each.attempts_b - each.passed_b) / total
+    return above / below if below else None

@@ -1,0 +1,144 @@
+"""Means with confidence intervals: Wilson's on the effective number of clusters, and its relatives."""
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from benchyard.reports.statistics.distributions import (
+    beta_quantile,
+    normal_quantile,
+    student_quantile,
+)
+
+LEVEL = 0.95
+"""Confidence of all intervals that name no other."""
+Z_95 = normal_quantile((1 + LEVEL) / 2)
+"""Number of standard errors that hold 95 % of the normal distribution."""
+_DIGITS = 9
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean, and the 95 % confidence interval around it."""
+
+    mean: float
+    low: float
+    high: float
+    n: int = 0
+    """Number of values, one for each scenario."""
+    n_clusters: int = 0
+    """Number of groups of values that are independent of each other."""
+    n_effective: float = 0.0
+    """Number of independent tries that would leave the same uncertainty."""
+    method: str = ""
+
+
+def estimate(scores: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Estimate | None:
+    """Return the mean of one score per scenario, with its interval; None without scores.
+
+    A scenario with several attempts gives their mean: attempts at the same scenario are not independent, so
+    the interval is over scenarios, or over clusters of them where these are given (a repository, a family).
+    Scores between 0 and 1 get Wilson's interval with as many tries as would leave the same standard error,
+    never fewer than there are clusters, and with Student's quantile; it is never empty. For scores of 0 and 1
+    without clusters it is Wilson's own. Other scores get Student's interval.
+    """
+    if not scores:
+        return None
+    mean, count = fmean(scores), len(scores)
+    groups = count if clusters is None else len(set(clusters))
+    error = standard_error(scores, clusters)
+    is_binary = all(score in (0.0, 1.0) for score in scores)
+    if min(scores) < 0.0 or max(scores) > 1.0:
+        reach = student_quantile((1 + LEVEL) / 2, groups - 1) * error if groups > 1 else math.inf
+        return Estimate(round(mean, _DIGITS), mean - reach, mean + reach, count, groups, groups, "student")
+    if error == 0.0 or (is_binary and clusters is None):
+        low, high = wilson(mean, groups)
+        return _cut_estimate(mean, low, high, count, groups, groups, "wilson")
+    effective = max(float(groups), mean * (1 - mean) / error**2)
+    low, high = wilson(mean, effective, student_quantile((1 + LEVEL) / 2, max(1, groups - 1)))
+    return _cut_estimate(mean, low, high, count, groups, effective, "wilson, effective n")
+
+
+def _cut_estimate(
+    mean: float, low: float, high: float, count: int, groups: int, effective: float, method: str
+) -> Estimate:
+    return Estimate(
+        round(mean, _DIGITS),
+        _cut(min(low, mean)),
+        _cut(max(high, mean)),
+        count,
+        groups,
+        round(effective, 3),
+        method,
+    )
+
+
+def standard_error(values: Sequence[float], clusters: Sequence[Hashable] | None = None) -> float:
+    """Return the standard error of a mean whose values are independent between clusters only.
+
+    It is 0 for equal values, and where there is a single cluster, which tells nothing of the variation.
+    """
+    if len(values) < 2 or min(values) == max(values):
+        return 0.0
+    mean = fmean(values)
+    sums: dict[Hashable, list[float]] = defaultdict(list)
+    keys: Sequence[Hashable] = range(len(values)) if clusters is None else clusters
+    for key, value in zip(keys, values, strict=True):
+        sums[key].append(value - mean)
+    groups = len(sums)
+    if groups < 2:
+        return 0.0
+    total = math.fsum(math.fsum(group) ** 2 for group in sums.values())
+    return math.sqrt(groups / (groups - 1) * total) / len(values)
+
+
+def wilson(share: float, count: float, z: float = Z_95) -> tuple[float, float]:
+    """Return Wilson's interval of a share of so many."""
+    share = min(1.0, max(0.0, share))
+    square = z**2
+    middle = (share + square / (2 * count)) / (1 + square / count)
+    reach = z / (1 + square / count) * math.sqrt(share * (1 - share) / count + square / (4 * count**2))
+    return middle - reach, middle + reach
+
+
+def clopper_pearson(passed: int, count: int, level: float = LEVEL) -> tuple[float, float]:
+    """Return the exact interval of a share, which holds at least as often as it says."""
+    outside = (1 - level) / 2
+    low = 0.0 if passed == 0 else beta_quantile(outside, passed, count - passed + 1)
+    high = 1.0 if passed == count else beta_quantile(1 - outside, passed + 1, count - passed)
+    return low, high
+
+
+def beta_interval(passed: int, count: int, level: float = LEVEL) -> tuple[float, float]:
+    """Return the interval of a share that follows from knowing nothing before: of a uniform prior."""
+    outside = (1 - level) / 2
+    a, b = passed + 1, count - passed + 1
+    return beta_quantile(outside, a, b), beta_quantile(1 - outside, a, b)
+
+
+def t_interval(
+    values: Sequence[float], clusters: Sequence[Hashable] | None = None, level: float = LEVEL
+) -> tuple[float, float] | None:
+    """Return Student's interval of a mean; None where the values have no spread to make one from."""
+    groups = len(values) if clusters is None else len(set(clusters))
+    error = standard_error(values, clusters)
+    if groups < 2 or error == 0.0:
+        return None
+    mean = fmean(values)
+    reach = student_quantile((1 + level) / 2, groups - 1) * error
+    return mean - reach, mean + reach
+
+
+def unscored_bounds(scored: Sequence[float], unscored: int) -> tuple[float, float] | None:
+    """Return the mean with all unscored scenarios counted as 0, and as 1; None without any scenario."""
+    count = len(scored) + unscored
+    if not count:
+        return None
+    total = math.fsum(scored)
+    return total / count, (total + unscored) / count
+
+
+def _cut(value: float) -> float:
+    return round(min(1.0, max(0.0, value)), _DIGITS)

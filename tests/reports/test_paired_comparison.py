@@ -1,0 +1,222 @@
+"""Two agents compared: differences, their certainty, fairness, and the verdict of a gate."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from benchyard.models.jobs import AgentConfig, Job, OrchestratorConfig
+from benchyard.models.trials import Trial
+from benchyard.reports.paired_comparison import Side, compare, gate, setup_differences
+from tests.reports.scenes import job, trial
+
+
+def side(
+    scores: Sequence[Sequence[float | None]], id: str = "bmj_1", first: int = 0, **changes: object
+) -> Side:
+    """Return an agent with these scores of attempts by scenario; None is an unscored attempt."""
+    made: Job = job(scenarios=first + len(scores)).model_copy(
+        update={"id": id, "scenario_revisions": [1] * (first + len(scores)), **changes}
+    )
+    trials = [
+        _trial(first + number, attempt, score)
+        for number, row in enumerate(scores)
+        for attempt, score in enumerate(row, 1)
+    ]
+    return Side(made, 0, trials)
+
+
+def _trial(scenario: int, attempt: int, score: float | None) -> Trial:
+    if score is None:
+        return trial(failure="infrastructure", scenario=scenario, attempt=attempt)
+    return trial(score, scenario=scenario, attempt=attempt)
+
+
+def test_the_same_agent_of_the_same_job_is_equal_by_identity() -> None:
+    same = side([[1.0], [0.0]])
+    view = compare(same, same)
+    assert view.is_same
+    assert view.difference is not None
+    assert view.difference.mean == 0.0
+    assert view.p == 1.0
+    assert gate(view, 0.0).verdict == "pass"
+
+
+def test_a_clear_difference_is_told_with_its_scenarios() -> None:
+    before = side([[1.0]] * 40)
+    after = side([[1.0]] * 20 + [[0.0]] * 20, "bmj_2")
+    view = compare(before, after)
+    assert view.n_shared == 40
+    assert view.difference is not None
+    assert view.difference.mean == -0.5
+    assert view.difference.high < -0.3
+    assert view.p is not None
+    assert view.p < 1e-5
+    assert view.flips is not None
+    assert (view.flips.won, view.flips.lost, view.flips.both, view.flips.neither) == (0, 20, 20, 0)
+    assert view.e_value is not None
+    assert view.e_value > 1000
+    assert {row.scenario_name for row in view.scenarios} == {f"scenario {number}" for number in range(20, 40)}
+    result = gate(view, 0.02)
+    assert result.verdict == "fail"
+    assert "worse by more than 0.02" in result.reason
+
+
+def test_noise_is_inconclusive_and_says_how_many_attempts_would_decide() -> None:
+    chance = random.Random(3)
+    before = side([[float(chance.random() < 0.5) for _ in range(2)] for _ in range(30)])
+    after = side([[float(chance.random() < 0.5) for _ in range(2)] for _ in range(30)], "bmj_2")
+    result = gate(compare(before, after), 0.02)
+    assert result.verdict == "inconclusive"
+    assert result.attempts_needed is None or result.attempts_needed > 2
+    assert result.comparison.power is not None
+    assert 0.05 < result.comparison.power.detectable < 0.5
+    assert result.comparison.flips is not None
+    assert result.comparison.flips.expected == pytest.approx(30 * 0.55, abs=6)
+
+
+def test_jobs_without_a_shared_scenario_cannot_be_compared() -> None:
+    view = compare(side([[1.0]]), side([[1.0]], "bmj_2", first=5))
+    assert (view.n_shared, view.only_a, view.only_b) == (0, 1, 1)
+    assert view.difference is None
+    assert any("share no scored scenario" in note for note in view.notes)
+    assert gate(view, 0.5).verdict == "inconclusive"
+
+
+def test_nothing_scored_at_all() -> None:
+    view = compare(side([[None]]), side([[None]], "bmj_2"))
+    assert view.n_shared == 0
+    assert gate(view, 0.1).verdict == "inconclusive"
+    assert compare(side([]), side([], "bmj_2")).n_shared == 0
+
+
+@pytest.mark.parametrize("score", [0.0, 1.0])
+def test_equal_scores_on_few_scenarios_decide_nothing(score: float) -> None:
+    view = compare(side([[score]] * 10), side([[score]] * 10, "bmj_2"))
+    assert view.difference is not None
+    assert view.difference.low < 0 < view.difference.high
+    assert gate(view, 0.02).verdict == "inconclusive"
+    assert gate(view, 0.5).verdict == "pass"
+
+
+def test_unscored_attempts_count_by_their_bounds_unless_they_are_allowed() -> None:
+    before = side([[1.0, 1.0]] * 300)
+    after = side([[1.0, 1.0]] * 250 + [[1.0, None]] * 50, "bmj_2")
+    view = compare(before, after)
+    assert view.b.unscored == 50
+    assert view.b.bounds is not None
+    assert list(view.b.bounds) == pytest.approx([275 / 300, 1.0])
+    assert gate(view, 0.05).verdict == "inconclusive"
+    assert gate(view, 0.05, allowed_unscored=50).verdict == "pass"
+    wholly = compare(before, side([[1.0, 1.0]] * 150 + [[None, None]] * 150, "bmj_2"))
+    assert gate(wholly, 0.05).verdict == "inconclusive"
+
+
+def test_suspect_scores_fail_a_gate_that_asks_for_it() -> None:
+    before = side([[1.0]] * 50)
+    after = side([[1.0]] * 50, "bmj_2")
+    marked = [each.model_copy(update={"suspicions": ["a program was replaced"]}) for each in after.trials]
+    view = compare(before, Side(after.job, 0, marked))
+    assert view.b.n_suspect == 50
+    assert gate(view, 0.2, "fail").verdict == "fail"
+    assert gate(view, 0.2, "keep").verdict == "pass"
+    counted = compare(before, Side(after.job, 0, marked, "zero"))
+    assert counted.difference is not None
+    assert counted.difference.mean == -1.0
+
+
+def test_graded_scores_and_scores_outside_of_0_and_1() -> None:
+    chance = random.Random(1)
+    before = side([[chance.random()] for _ in range(20)])
+    after = side([[float(row[0]) + 0.3] for row in [[each.score or 0.0] for each in before.trials]], "bmj_2")
+    view = compare(before, after)
+    assert view.p is not None
+    assert view.p < 0.01
+    assert "shuffled" in view.p_method
+    assert view.odds_ratio is None
+
+
+def test_clusters_widen_the_interval() -> None:
+    before = side([[1.0]] * 40)
+    after = side([[0.0]] * 10 + [[1.0]] * 30, "bmj_2")
+    clusters = {f"scn_{number}": f"family {number // 10}" for number in range(40)}
+    alone, grouped = compare(before, after), compare(before, after, clusters, "family")
+    assert alone.difference is not None
+    assert grouped.difference is not None
+    assert grouped.difference.n_clusters == 4
+    assert grouped.difference.high - grouped.difference.low > 2 * (
+        alone.difference.high - alone.difference.low
+    )
+
+
+def test_what_makes_a_comparison_unfair_is_named() -> None:
+    before = side([[1.0]])
+    config = OrchestratorConfig(timeout_multiplier=2.0, max_retries=0)
+    after = side([[1.0]], "bmj_2", scenario_revisions=[2])
+    spec = after.job.spec.model_copy(
+        update={
+            "orchestrator_config": config,
+            "agent_configs": [AgentConfig(name="agent-0", version="2", model_name="m")],
+        }
+    )
+    changed = Side(after.job.model_copy(update={"spec": spec}), 0, after.trials)
+    found = {each.what: (each.a, each.b, each.weight) for each in setup_differences(before, changed)}
+    assert found["version of the agent"] == ("-", "2", "subject")
+    assert found["model"] == ("-", "m", "subject")
+    assert found["factor of the time limits"] == ("1.0", "2.0", "doubt")
+    assert found["retries after failures of the infrastructure"] == ("2", "0", "doubt")
+    assert found["revisions of scenarios"] == ("1", "2", "doubt")
+    assert any("revisions of scenarios" in note for note in compare(before, changed).notes)
+    assert setup_differences(before, before) == []
+
+
+def test_networks_and_isolations_are_compared_scenario_by_scenario() -> None:
+    before, after = side([[1.0]] * 3), side([[1.0]] * 3, "bmj_2")
+    open_trials = [each.model_copy(update={"network": "open"}) for each in after.trials]
+    none_trials = [each.model_copy(update={"network": "none"}) for each in before.trials]
+    found = setup_differences(Side(before.job, 0, none_trials), Side(after.job, 0, open_trials))
+    assert [(each.what, each.a, each.b, each.n_scenarios) for each in found] == [
+        ("network of the devbox", "none", "open", 3)
+    ]
+
+
+def test_costs_and_times_are_paired_too() -> None:
+    before, after = side([[1.0]] * 5), side([[1.0]] * 5, "bmj_2")
+
+    def spent(trials: Sequence[Trial], dollars: float) -> list[Trial]:
+        return [
+            each.model_copy(
+                update={
+                    "usage": {"cost_usd": dollars * (1 + number / 10), "model_calls": 1.0},
+                    "start_time_ms": 0,
+                    "end_time_ms": 1000 * (number + 1),
+                }
+            )
+            for number, each in enumerate(trials)
+        ]
+
+    view = compare(
+        Side(before.job, 0, spent(before.trials, 1.0)), Side(after.job, 0, spent(after.trials, 2.0))
+    )
+    assert view.cost_usd is not None
+    assert view.cost_usd.mean == pytest.approx(1.2)
+    assert view.working_ms is not None
+    assert view.working_ms.mean == 0.0
+    unknown = [each.model_copy(update={"usage": {"model_calls": 1.0}}) for each in after.trials]
+    assert (
+        compare(Side(before.job, 0, spent(before.trials, 1.0)), Side(after.job, 0, unknown)).cost_usd is None
+    )
+
+
+def test_swapping_the_sides_swaps_the_signs() -> None:
+    chance = random.Random(9)
+    before = side([[float(chance.random() < 0.4) for _ in range(3)] for _ in range(25)])
+    after = side([[float(chance.random() < 0.7) for _ in range(3)] for _ in range(25)], "bmj_2")
+    there, back = compare(before, after), compare(after, before)
+    assert there.p == pytest.approx(back.p)
+    assert there.difference is not None
+    assert back.difference is not None
+    assert there.difference.mean == pytest.approx(-back.difference.mean)
+    assert (there.difference.low, there.difference.high) == pytest.approx(
+        (-back.difference.high, -back.difference.low)
+    )
