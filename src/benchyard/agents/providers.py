@@ -56,9 +56,9 @@ def choice_by_name(model: str, upstreams: Collection[str] = ()) -> ModelChoice |
 
 def key_variable(agent: str, variables: Sequence[str], given: Collection[str]) -> str:
     """Return the first variable that was given a key; raises UsageError that explains how to give one."""
-    for each in variables:
-        if each in given:
-            return each
+    for variable in variables:
+        if variable in given:
+            return variable
     first = variables[0]
     raise UsageError(
         f"agent {agent!r} has no key: set {' or '.join(variables)} where you run `benchyard job run`, or "
@@ -108,4 +108,4 @@ def _named(agent: str, given: str, rest: str) -> str:
 
 
 def _typed(agent: str, providers: Sequence[str], model: str = "NAME") -> str:
-    return ", ".join(f"{agent}:{each}/{model}" for each in providers)
+    return ", ".join(f"{agent}:{provider}/{model}" for provider in providers)

@@ -179,7 +179,7 @@ class ServerMetrics:
             "benchyard_devbox_start_seconds",
             "histogram",
             "Time from the request until the devbox runs.",
-            [each for kind, starts in self._starts.items() for each in starts.samples({"kind": kind})],
+            [sample for kind, starts in self._starts.items() for sample in starts.samples({"kind": kind})],
         )
 
     def _of_requests(self) -> Iterator[MetricFamily]:
@@ -322,11 +322,11 @@ class LeakCounts:
     async def _count(self) -> None:
         began = self._clock()
         try:
-            found = await asyncio.to_thread(self._find)
+            leaks = await asyncio.to_thread(self._find)
         except (OSError, ValueError) as error:
             # The machine changed during the search; the next one will find the leak if it persists.
             logger.warning("leaks could not be counted, will try again: %s", error)
             return
-        counted = Counter(leak.kind for leak in found)
+        counted = Counter(leak.kind for leak in leaks)
         self._counts = {kind: counted[kind] for kind in KINDS}
         self._looked_at = began

@@ -84,8 +84,8 @@ def totals_by_model(calls: Iterable[Call]) -> list[ModelTotals]:
     groups: dict[str | None, list[Call]] = {}
     for call in calls:
         groups.setdefault(call.model, []).append(call)
-    found = [_totals(model, group) for model, group in groups.items()]
-    return sorted(found, key=lambda each: (-each.usage.total_tokens, each.model or ""))
+    totals = [_totals(model, group) for model, group in groups.items()]
+    return sorted(totals, key=lambda row: (-row.usage.total_tokens, row.model or ""))
 
 
 def cost_of(calls: Iterable[Call]) -> float | None:

@@ -81,12 +81,12 @@ def pass_at_k(counts: Iterable[tuple[int, int]], attempts: int) -> dict[str, flo
     A scenario with fewer than k counting attempts has no pass@k and is left out of it.
     """
     known = list(counts)
-    found = {}
+    estimates = {}
     for k in _steps(attempts):
         values = [pass_at(k, tried, passed) for tried, passed in known if tried >= k]
         if values:
-            found[str(k)] = round(fmean(values), _DIGITS)
-    return found
+            estimates[str(k)] = round(fmean(values), _DIGITS)
+    return estimates
 
 
 def _steps(attempts: int) -> list[int]:

@@ -51,10 +51,10 @@ async def plan(services: ServicesDep, body: JobPlanRequest) -> JobPlanView:
     """Describe a job before it starts (an extension): its size, missing parts, and similar jobs' costs."""
     engine = services.engine
     found = await engine.jobs.plan(body)
-    if not any(each.asks_models for each in found.agents):
+    if not any(agent.asks_models for agent in found.agents):
         return found
     page = await engine.jobs.records.page(Query(limit=_LOOKED_AT))
-    return with_costs(found, [await services.job_views.short(engine.jobs, each) for each in page.items])
+    return with_costs(found, [await services.job_views.short(engine.jobs, job) for job in page.items])
 
 
 @router.get("", response_model_exclude_none=True)
@@ -64,7 +64,7 @@ async def list_jobs(
     """List jobs, newest first; their outcomes leave the scenarios out. `status` is an extension: `a,b`."""
     where = {**query.where, "status": _states(status)} if status else query.where
     page = await services.engine.jobs.records.page(replace(query, where=where))
-    jobs = [await services.job_views.short(services.engine.jobs, each) for each in page.items]
+    jobs = [await services.job_views.short(services.engine.jobs, job) for job in page.items]
     return BenchmarkJobListView(jobs=jobs, has_more=page.has_more, total_count=page.total_count)
 
 
@@ -158,7 +158,7 @@ async def list_trials(
         name=scenario_name,
     )
     page = await services.engine.jobs.page(id, wanted)
-    trials = [each.view() for each in page.items]
+    trials = [trial.view() for trial in page.items]
     return TrialListView(trials=trials, has_more=page.has_more, total_count=page.total_count)
 
 
@@ -169,14 +169,14 @@ async def list_artifacts(id: str, services: ServicesDep, query: PageQuery) -> Ar
     page = await engine.jobs.page(id, narrow(query, parent=id))
     ids = [each.scenario_run_id for each in page.items if each.scenario_run_id]
     runs = {each.id: each for each in await engine.scenario_runs.records.all({"id": ids})}
-    found = [
+    artifacts = [
         Artifact(trial_id=trial.id, scenario_run_id=run.id, **trace.model_dump())
         for trial in page.items
         if (run := runs.get(trial.scenario_run_id or "")) is not None
         for trace in run.traces
     ]
     last = page.items[-1].id if page.items else None
-    return ArtifactListView(artifacts=found, has_more=page.has_more, last_trial_id=last)
+    return ArtifactListView(artifacts=artifacts, has_more=page.has_more, last_trial_id=last)
 
 
 async def _view(services: Services, job: Job) -> BenchmarkJobView:
@@ -188,9 +188,9 @@ def _once(identity: RequestIdentity) -> str | None:
 
 
 def _states(status: str) -> list[str]:
-    known = [each.value for each in JobState]
-    wanted = [each.strip().lower() for each in status.split(",") if each.strip()]
-    for each in wanted:
-        if each not in known:
-            raise UsageError(f"unknown state {each[:50]!r}; known are: {', '.join(known)}", field="status")
-    return wanted
+    known = [state.value for state in JobState]
+    names = [part.strip().lower() for part in status.split(",") if part.strip()]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"unknown state {name[:50]!r}; known are: {', '.join(known)}", field="status")
+    return names

@@ -81,25 +81,25 @@ _BENCHMARK = (
 
 def scenario_differences(view: ScenarioView, wanted: ScenarioRequest) -> list[Difference]:
     """Return the differences field by field; empty if pushing would change nothing."""
-    found = list(_plain(_PLAIN, view, wanted))
+    differences = list(_plain(_PLAIN, view, wanted))
     if wanted.validated_isolation is not None:
         # A folder without this field leaves what validation found on the server.
-        found += _plain(("validated_isolation",), view, wanted)
-    found += _each("metadata", _labels(view.metadata), _labels(wanted.metadata))
-    found += _each("input_context", _context(view.input_context), _context(wanted.input_context))
+        differences += _plain(("validated_isolation",), view, wanted)
+    differences += _each("metadata", _labels(view.metadata), _labels(wanted.metadata))
+    differences += _each("input_context", _context(view.input_context), _context(wanted.input_context))
     environment = wanted.environment_parameters or ScenarioEnvironment()
-    found += _each("environment", _dump(view.environment or ScenarioEnvironment()), _dump(environment))
+    differences += _each("environment", _dump(view.environment or ScenarioEnvironment()), _dump(environment))
     old, new = _functions(view.scoring_contract), _functions(wanted.scoring_contract)
-    found += _each("scorers", dict(old), dict(new))
-    if not any(place.startswith("scorers") for place, _, _ in found) and old != new:
-        found.append(("scorers", [name for name, _ in old], [name for name, _ in new]))
-    return [*found, *_steps(view.steps or [], wanted.steps or [])]
+    differences += _each("scorers", dict(old), dict(new))
+    if not any(place.startswith("scorers") for place, _, _ in differences) and old != new:
+        differences.append(("scorers", [name for name, _ in old], [name for name, _ in new]))
+    return [*differences, *_steps(view.steps or [], wanted.steps or [])]
 
 
 def _steps(old: list[Step], new: list[Step]) -> list[Difference]:
-    was, shall = {each.name: _step(each) for each in old}, {each.name: _step(each) for each in new}
-    found = _each("steps", was, shall)
-    return found or ([] if [*was] == [*shall] else [("steps", [*was], [*shall])])
+    was, shall = {step.name: _step(step) for step in old}, {step.name: _step(step) for step in new}
+    differences = _each("steps", was, shall)
+    return differences or ([] if [*was] == [*shall] else [("steps", [*was], [*shall])])
 
 
 def _step(step: Step) -> dict[str, Any]:
@@ -168,20 +168,20 @@ def _context(context: InputContext) -> dict[str, Any]:
 
 
 def _dump(environment: ScenarioEnvironment) -> dict[str, Any]:
-    found = environment.model_dump(mode="json", exclude_none=True)
-    return {name: value for name, value in found.items() if value not in ({}, "")}
+    fields = environment.model_dump(mode="json", exclude_none=True)
+    return {name: value for name, value in fields.items() if value not in ({}, "")}
 
 
 def _functions(contract: ScoringContract) -> list[tuple[str, Any]]:
     """Return unique names -> scorers without empty fields."""
-    found: list[tuple[str, Any]] = []
+    functions: list[tuple[str, Any]] = []
     taken: dict[str, int] = {}
-    for each in contract.scoring_function_parameters:
-        taken[each.name] = taken.get(each.name, 0) + 1
-        name = each.name if taken[each.name] == 1 else f"{each.name} ({taken[each.name]})"
-        scorer = {key: value for key, value in each.scorer.items() if value not in (None, [], {})}
+    for parameter in contract.scoring_function_parameters:
+        taken[parameter.name] = taken.get(parameter.name, 0) + 1
+        name = parameter.name if taken[parameter.name] == 1 else f"{parameter.name} ({taken[parameter.name]})"
+        scorer = {key: value for key, value in parameter.scorer.items() if value not in (None, [], {})}
         if "test_files" in scorer:
             files = scorer["test_files"]
-            scorer["test_files"] = [[each["file_path"], each.get("file_contents") or ""] for each in files]
-        found.append((name, {"weight": each.weight, **scorer}))
-    return found
+            scorer["test_files"] = [[file["file_path"], file.get("file_contents") or ""] for file in files]
+        functions.append((name, {"weight": parameter.weight, **scorer}))
+    return functions

@@ -76,16 +76,16 @@ def writing_command(file: StartingFile, working_directory: str | None) -> str:
 
 def starting_file_of(text: str, working_directory: str | None) -> StartingFile | None:
     """Return the file that a launch command writes; None for any other command."""
-    found = _COMMAND.fullmatch(text)
-    if found is None:
+    match = _COMMAND.fullmatch(text)
+    if match is None:
         return None
     try:
-        (path,) = shlex.split(found["path"])
-        content = base64.b64decode(found["content"].replace("\n", ""), validate=True)
+        (path,) = shlex.split(match["path"])
+        content = base64.b64decode(match["content"].replace("\n", ""), validate=True)
     except (ValueError, binascii.Error):
         return None
     base = f"{working_directory.rstrip('/')}/" if working_directory else ""
-    file = StartingFile(path.removeprefix(base), content, int(found["mode"], 8))
+    file = StartingFile(path.removeprefix(base), content, int(match["mode"], 8))
     # A command written by hand may only look like one of ours.
     return file if len(content) <= MOST_BYTES and writing_command(file, working_directory) == text else None
 
@@ -154,121 +154,121 @@ def read_scenario(path: Path) -> ScenarioDraft:
     folder = BoundedFolder(path)
     if not folder.has(NAME):
         raise UsageError(f"{path} has no {NAME}; `benchyard scenario new` makes a folder that has one")
-    found = located_values.read_yaml(path / NAME, folder.text(NAME, MOST_YAML_BYTES))
-    file = located_values.validate(found, ScenarioFile)
-    _check(found, file)
+    document = located_values.read_yaml(path / NAME, folder.text(NAME, MOST_YAML_BYTES))
+    file = located_values.validate(document, ScenarioFile)
+    _check(document, file)
     request = ScenarioRequest(
         name=file.name,
         input_context=InputContext(
-            problem_statement=_statement(found, folder, file), additional_context=file.additional_context
+            problem_statement=_statement(document, folder, file), additional_context=file.additional_context
         ),
-        scoring_contract=_contract(found, folder, (), file.scorers),
-        environment_parameters=_environment(found, folder, file.environment),
+        scoring_contract=_contract(document, folder, (), file.scorers),
+        environment_parameters=_environment(document, folder, file.environment),
         metadata=file.metadata,
-        reference_output=_reference(found, folder, file),
+        reference_output=_reference(document, folder, file),
         required_environment_variables=file.required_environment_variables,
         required_secret_names=file.required_secret_names,
         scorer_timeout_sec=file.scorer_timeout_sec,
         validation_type=file.validation_type,
-        steps=[_step(found, folder, index, part) for index, part in enumerate(file.steps or [])] or None,
+        steps=[_step(document, folder, index, part) for index, part in enumerate(file.steps or [])] or None,
         **file.rules().model_dump(exclude={"steps"}),
     )
     return ScenarioDraft(
         folder,
         request,
         _origin(file.environment),
-        dict(_customs(found, folder, file)),
-        step_files=_step_files(found, folder, file),
+        dict(_customs(document, folder, file)),
+        step_files=_step_files(document, folder, file),
     )
 
 
-def _customs(found: LocatedData, folder: BoundedFolder, file: ScenarioFile) -> Iterator[tuple[str, str]]:
+def _customs(document: LocatedData, folder: BoundedFolder, file: ScenarioFile) -> Iterator[tuple[str, str]]:
     """Yield type and script of the custom scorers that come with it."""
     lists: list[tuple[located_values.KeyPath, Sequence[ScorerPart]]] = [((), file.scorers)]
     lists += [(("steps", index), part.scorers or []) for index, part in enumerate(file.steps or [])]
     for place, scorers in lists:
-        for index, each in enumerate(scorers):
-            if isinstance(each, CustomPart) and each.file:
-                text = _at(found, (*place, "scorers", index, "file"), folder, each.file)
-                yield each.custom_scorer_type, text
+        for index, scorer in enumerate(scorers):
+            if isinstance(scorer, CustomPart) and scorer.file:
+                text = _at(document, (*place, "scorers", index, "file"), folder, scorer.file)
+                yield scorer.custom_scorer_type, text
 
 
 def _contract(
-    found: LocatedData, folder: BoundedFolder, place: located_values.KeyPath, scorers: Sequence[ScorerPart]
+    document: LocatedData, folder: BoundedFolder, place: located_values.KeyPath, scorers: Sequence[ScorerPart]
 ) -> ScoringContract:
     functions = [
-        _function(found, folder, (*place, "scorers", index), part) for index, part in enumerate(scorers)
+        _function(document, folder, (*place, "scorers", index), part) for index, part in enumerate(scorers)
     ]
     return ScoringContract(scoring_function_parameters=functions)
 
 
-def _step(found: LocatedData, folder: BoundedFolder, index: int, part: StepPart) -> Step:
+def _step(document: LocatedData, folder: BoundedFolder, index: int, part: StepPart) -> Step:
     place = ("steps", index)
     problem = part.problem or f"{part.folder}/problem.md"
     if not folder.has(problem):
-        raise found.refuse((*place, "name"), f"there is no file {problem}, the problem statement")
+        raise document.refuse((*place, "name"), f"there is no file {problem}, the problem statement")
     there = [name for each in references.FILE_NAMES if folder.has(name := f"{part.folder}/{each}")]
     if len(there) > 1 and part.reference is None:
         raise UsageError(f"{folder.path}: keep one of {' and '.join(there)}; or say which: `reference: NAME`")
     reference = part.reference or (there[0] if there else None)
     return Step(
-        problem_statement=_at(found, (*place, "problem"), folder, problem),
-        scoring_contract=_contract(found, folder, place, part.scorers) if part.scorers else None,
-        reference_output=_at(found, (*place, "reference"), folder, reference) if reference else None,
+        problem_statement=_at(document, (*place, "problem"), folder, problem),
+        scoring_contract=_contract(document, folder, place, part.scorers) if part.scorers else None,
+        reference_output=_at(document, (*place, "reference"), folder, reference) if reference else None,
         files=part.files if isinstance(part.files, str) else None,
         **part.model_dump(exclude={"problem", "scorers", "reference", "files"}),
     )
 
 
-def _step_files(found: LocatedData, folder: BoundedFolder, file: ScenarioFile) -> dict[str, bytes]:
+def _step_files(document: LocatedData, folder: BoundedFolder, file: ScenarioFile) -> dict[str, bytes]:
     """Return, for each step, an archive of the files that it names."""
     archives = {}
     for index, part in enumerate(file.steps or []):
         if part.files and not isinstance(part.files, str):
-            placed = dict(_placed(found, folder, ("steps", index, "files"), part.files))
+            placed = dict(_placed(document, folder, ("steps", index, "files"), part.files))
             archives[part.name] = pack_files(placed)
     return archives
 
 
 def _placed(
-    found: LocatedData, folder: BoundedFolder, place: located_values.KeyPath, files: Iterable[PlacedFile]
+    document: LocatedData, folder: BoundedFolder, place: located_values.KeyPath, files: Iterable[PlacedFile]
 ) -> Iterator[tuple[str, PackedFile]]:
     for index, entry in enumerate(files):
         here = (*place, index, "file")
-        for name, to in _spread(found, here, folder, entry):
+        for name, to in _spread(document, here, folder, entry):
             if to.startswith("/") or ".." in to.split("/"):
-                raise found.refuse(here, f"{to}: files of a step go into the working directory")
-            yield to, PackedFile(_data(found, here, folder, name, MOST_STEP_BYTES), folder.mode(name))
+                raise document.refuse(here, f"{to}: files of a step go into the working directory")
+            yield to, PackedFile(_data(document, here, folder, name, MOST_STEP_BYTES), folder.mode(name))
 
 
-def _check(found: LocatedData, file: ScenarioFile) -> None:
+def _check(document: LocatedData, file: ScenarioFile) -> None:
     """Raise UsageError for parts of the file that contradict or miss each other."""
     if file.isolation == "answer" and not file.answer_paths:
-        raise found.refuse(
+        raise document.refuse(
             ("isolation",),
             "isolation: `answer` needs `answer_paths`, a list of the files and folders to take",
         )
     for key in file.metadata or {}:
         if key in RULES_IN_METADATA:
             name = RULES_IN_METADATA[key].replace("scoring_isolation", "isolation")
-            raise found.refuse(("metadata", key), f"metadata: write `{name}:` instead of `{key}`")
+            raise document.refuse(("metadata", key), f"metadata: write `{name}:` instead of `{key}`")
     launch = ("environment", "launch_parameters")
-    given = (found.data.get("environment") or {}).get("launch_parameters")
-    for place, known in located_values.stray_keys(LaunchParameters, given, launch):
-        raise found.refuse(
+    parameters = (document.data.get("environment") or {}).get("launch_parameters")
+    for place, known in located_values.stray_keys(LaunchParameters, parameters, launch):
+        raise document.refuse(
             place, f"{'.'.join(map(str, place[:-1]))}: {located_values.unknown_key(str(place[-1]), known)}"
         )
 
 
-def _statement(found: LocatedData, folder: BoundedFolder, file: ScenarioFile) -> str:
+def _statement(document: LocatedData, folder: BoundedFolder, file: ScenarioFile) -> str:
     if not folder.has(file.problem):
-        raise found.refuse(("problem",), f"there is no file {file.problem}, the problem statement")
-    return _at(found, ("problem",), folder, file.problem)
+        raise document.refuse(("problem",), f"there is no file {file.problem}, the problem statement")
+    return _at(document, ("problem",), folder, file.problem)
 
 
-def _reference(found: LocatedData, folder: BoundedFolder, file: ScenarioFile) -> str | None:
+def _reference(document: LocatedData, folder: BoundedFolder, file: ScenarioFile) -> str | None:
     if file.reference is not None:
-        return _at(found, ("reference",), folder, file.reference)
+        return _at(document, ("reference",), folder, file.reference)
     there = [name for name in references.FILE_NAMES if folder.has(name)]
     if len(there) > 1:
         raise UsageError(f"{folder.path}: keep one of {' and '.join(there)}; or say which: `reference: NAME`")
@@ -276,14 +276,14 @@ def _reference(found: LocatedData, folder: BoundedFolder, file: ScenarioFile) ->
 
 
 def _origin(part: EnvironmentPart) -> EnvironmentOrigin:
-    given = [(kind, getattr(part, kind)) for kind in ORIGINS if getattr(part, kind)]
-    return EnvironmentOrigin(*given[0]) if given else EnvironmentOrigin()
+    origins = [(kind, getattr(part, kind)) for kind in ORIGINS if getattr(part, kind)]
+    return EnvironmentOrigin(*origins[0]) if origins else EnvironmentOrigin()
 
 
-def _environment(found: LocatedData, folder: BoundedFolder, part: EnvironmentPart) -> ScenarioEnvironment:
+def _environment(document: LocatedData, folder: BoundedFolder, part: EnvironmentPart) -> ScenarioEnvironment:
     launch = part.launch_parameters
     commands = [
-        writing_command(file, part.working_directory) for file in _starting(found, folder, part.files)
+        writing_command(file, part.working_directory) for file in _starting(document, folder, part.files)
     ]
     if commands:
         launch = launch or LaunchParameters()
@@ -292,52 +292,52 @@ def _environment(found: LocatedData, folder: BoundedFolder, part: EnvironmentPar
 
 
 def _starting(
-    found: LocatedData, folder: BoundedFolder, files: Iterable[PlacedFile]
+    document: LocatedData, folder: BoundedFolder, files: Iterable[PlacedFile]
 ) -> Iterator[StartingFile]:
     for index, entry in enumerate(files):
         place = ("environment", "files", index, "file")
-        for name, to in _spread(found, place, folder, entry):
-            content = _data(found, place, folder, name, MOST_BYTES)
+        for name, to in _spread(document, place, folder, entry):
+            content = _data(document, place, folder, name, MOST_BYTES)
             yield StartingFile(to, content, folder.mode(name))
 
 
 def _function(
-    found: LocatedData, folder: BoundedFolder, place: located_values.KeyPath, part: ScorerPart
+    document: LocatedData, folder: BoundedFolder, place: located_values.KeyPath, part: ScorerPart
 ) -> ScoringFunction:
     scorer: dict[str, Any] = part.model_dump(exclude_none=True, exclude=_OWN)
     name = getattr(part, "file", None)
     if name and scorer["type"] in TEXTS:
-        scorer[TEXTS[scorer["type"]]] = _at(found, (*place, "file"), folder, name)
+        scorer[TEXTS[scorer["type"]]] = _at(document, (*place, "file"), folder, name)
     if isinstance(part, PythonScriptPart) and part.requirements_file:
-        text = _at(found, (*place, "requirements_file"), folder, part.requirements_file)
+        text = _at(document, (*place, "requirements_file"), folder, part.requirements_file)
         scorer["requirements_contents"] = text
     if isinstance(part, TestBasedPart):
         scorer["test_files"] = [
             *scorer.pop("test_files", []),
-            *_test_files(found, (*place, "files"), folder, part),
+            *_test_files(document, (*place, "files"), folder, part),
         ]
     return ScoringFunction(name=part.name, weight=1.0 if part.weight is None else part.weight, scorer=scorer)
 
 
 def _test_files(
-    found: LocatedData, place: located_values.KeyPath, folder: BoundedFolder, part: TestBasedPart
+    document: LocatedData, place: located_values.KeyPath, folder: BoundedFolder, part: TestBasedPart
 ) -> Iterator[dict[str, str]]:
     left = MOST_TEST_BYTES
     for index, entry in enumerate(part.files):
-        for name, to in _spread(found, (*place, index, "file"), folder, entry):
-            text = _at(found, (*place, index, "file"), folder, name, left)
+        for name, to in _spread(document, (*place, index, "file"), folder, entry):
+            text = _at(document, (*place, index, "file"), folder, name, left)
             left -= len(text.encode())
             yield {"file_path": to, "file_contents": text}
 
 
 def _spread(
-    found: LocatedData, place: located_values.KeyPath, folder: BoundedFolder, entry: PlacedFile
+    document: LocatedData, place: located_values.KeyPath, folder: BoundedFolder, entry: PlacedFile
 ) -> Iterator[tuple[str, str]]:
     """Yield the files that an entry names, each with its path in the devbox."""
     try:
         names = list(folder.files(entry.file))
     except UsageError as error:
-        raise found.refuse(place, error.message) from error
+        raise document.refuse(place, error.message) from error
     base = entry.to or entry.file
     for name in names:
         below = PurePosixPath(name).relative_to(entry.file).as_posix()
@@ -345,7 +345,7 @@ def _spread(
 
 
 def _at(
-    found: LocatedData,
+    document: LocatedData,
     place: located_values.KeyPath,
     folder: BoundedFolder,
     name: str,
@@ -355,18 +355,18 @@ def _at(
     try:
         return folder.text(name) if limit is None else folder.text(name, limit)
     except UsageError as error:
-        raise _refused(found, place, error) from error
+        raise _refused(document, place, error) from error
 
 
 def _data(
-    found: LocatedData, place: located_values.KeyPath, folder: BoundedFolder, name: str, limit: int
+    document: LocatedData, place: located_values.KeyPath, folder: BoundedFolder, name: str, limit: int
 ) -> bytes:
     try:
         return folder.data(name, limit)
     except UsageError as error:
-        raise _refused(found, place, error) from error
+        raise _refused(document, place, error) from error
 
 
-def _refused(found: LocatedData, place: located_values.KeyPath, error: UsageError) -> UsageError:
-    told = f"{found.path}:{found.line(place)}: {error.message}"
-    return TooLarge(told) if isinstance(error, TooLarge) else UsageError(told, line=found.line(place))
+def _refused(document: LocatedData, place: located_values.KeyPath, error: UsageError) -> UsageError:
+    reason = f"{document.path}:{document.line(place)}: {error.message}"
+    return TooLarge(reason) if isinstance(error, TooLarge) else UsageError(reason, line=document.line(place))

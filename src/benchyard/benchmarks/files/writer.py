@@ -73,7 +73,7 @@ def scenario_contents(
     environment = _environment(contents, view.environment or ScenarioEnvironment(), origin)
     data |= _given({"environment": environment})
     functions = view.scoring_contract.scoring_function_parameters
-    data["scorers"] = [_scorer(contents, each, scripts) for each in functions]
+    data["scorers"] = [_scorer(contents, function, scripts) for function in functions]
     data["isolation"] = view.scoring_isolation or "auto"
     validated = view.validated_isolation
     own = {key: value for key, value in view.metadata.items() if key not in RULES_IN_METADATA}
@@ -92,7 +92,7 @@ def scenario_contents(
             "scorer_timeout_sec": view.scorer_timeout_sec,
             "tries": view.tries,
             "retry_prompt": view.retry_prompt,
-            "steps": [_step(contents, view, each, scripts) for each in view.steps or []],
+            "steps": [_step(contents, view, step, scripts) for step in view.steps or []],
             "reward_strategy": view.reward_strategy,
             "metadata": own,
         }
@@ -110,7 +110,7 @@ def _step(
     contents.add(f"{folder}/problem.md", step.problem_statement)
     if step.scoring_contract is not None:
         functions = step.scoring_contract.scoring_function_parameters
-        data["scorers"] = [_scorer(contents, each, scripts, f"{folder}/") for each in functions]
+        data["scorers"] = [_scorer(contents, function, scripts, f"{folder}/") for function in functions]
     if step.reference_output:
         solved = view.model_copy(update={"reference_output": step.reference_output})
         contents.add(f"{folder}/{references.file_name(solved)}", step.reference_output)
@@ -184,9 +184,9 @@ def _scorer(
 
 
 def _test_files(contents: FolderContents, folder: str, files: list[Any]) -> Iterator[dict[str, str]]:
-    for each in files:
-        path = str(each["file_path"])
-        name = contents.add(f"{folder}/{_inner(path)}", each.get("file_contents") or "")
+    for file in files:
+        path = str(file["file_path"])
+        name = contents.add(f"{folder}/{_inner(path)}", file.get("file_contents") or "")
         yield {"file": name, "to": path}
 
 

@@ -19,18 +19,18 @@ def dump(data: Mapping[str, Any]) -> str:
 
 
 def _table(data: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
-    given = {key: value for key, value in data.items() if value is not None}
-    for key, value in given.items():
+    values = {key: value for key, value in data.items() if value is not None}
+    for key, value in values.items():
         if not _is_table(value) and not _is_tables(value):
             yield f"{_key(key)} = {_value(value)}"
-    for key, value in given.items():
+    for key, value in values.items():
         below = (*path, key)
         name = ".".join(map(_key, below))
         if _is_table(value):
             yield from ("", f"[{name}]", *_table(value, below))
         elif _is_tables(value):
-            for each in value:
-                yield from ("", f"[[{name}]]", *_table(each, below))
+            for item in value:
+                yield from ("", f"[[{name}]]", *_table(item, below))
 
 
 def _is_table(value: Any) -> bool:
@@ -38,7 +38,7 @@ def _is_table(value: Any) -> bool:
 
 
 def _is_tables(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(each, Mapping) for each in value)
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
 
 
 def _key(key: str) -> str:
@@ -53,7 +53,7 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return _number(value)
     if isinstance(value, list):
-        return f"[{', '.join(_value(each) for each in value)}]"
+        return f"[{', '.join(_value(item) for item in value)}]"
     if isinstance(value, Mapping):
         pairs = (f"{_key(key)} = {_value(each)}" for key, each in value.items() if each is not None)
         return f"{{{', '.join(pairs)}}}"
@@ -77,7 +77,7 @@ def _text(text: str) -> str:
         raise UsageError(
             f"a text that is not valid Unicode cannot be written as TOML: {text[:80]!r}"
         ) from error
-    return '"' + "".join(_letter(each) for each in text) + '"'
+    return '"' + "".join(_letter(letter) for letter in text) + '"'
 
 
 def _letter(letter: str) -> str:

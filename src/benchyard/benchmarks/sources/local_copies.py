@@ -30,11 +30,11 @@ def files_in_copy(source: HubDataset, given: Path) -> dict[str, Path]:
     root = given if given.is_dir() else given.parent
     known = [root / file.path for file in source.files]
     there = known if all(path.is_file() for path in known) else list(_below(given))
-    found = {file.path: _match(file, root, there, only=len(source.files) == 1) for file in source.files}
-    missing = [file for file in source.files if found[file.path] is None]
+    files = {file.path: _match(file, root, there, only=len(source.files) == 1) for file in source.files}
+    missing = [file for file in source.files if files[file.path] is None]
     if missing:
         raise DatasetError(f"{given} lacks {_names(missing)}; {_what_is_there(given, there)}")
-    return {path: place for path, place in found.items() if place is not None}
+    return {path: place for path, place in files.items() if place is not None}
 
 
 def tree_in_copy(source: GitTree, given: Path) -> Path:
@@ -49,8 +49,8 @@ def tree_in_copy(source: GitTree, given: Path) -> Path:
         if all(os.path.lexists(folder / path) for path in source.paths):
             return folder
     missing = [path for path in source.paths if not os.path.lexists(given / path)]
-    told = ", ".join(missing[:_SHOWN])
-    raise DatasetError(f"{given} lacks {told}; give the folder that has it, as in the repository")
+    names = ", ".join(missing[:_SHOWN])
+    raise DatasetError(f"{given} lacks {names}; give the folder that has it, as in the repository")
 
 
 def is_official(source: HubDataset, found: Mapping[str, Path]) -> bool:
@@ -73,8 +73,8 @@ def _match(file: SourceFile, root: Path, there: list[Path], *, only: bool) -> Pa
         if len(candidates) == 1:
             return candidates[0]
         if candidates:
-            told = ", ".join(str(path) for path in candidates[:_SHOWN])
-            raise DatasetError(f"several files could be {file.path}: {told}; give the file itself")
+            names = ", ".join(str(path) for path in candidates[:_SHOWN])
+            raise DatasetError(f"several files could be {file.path}: {names}; give the file itself")
     return None
 
 
@@ -91,8 +91,8 @@ def _below(given: Path) -> Iterator[Path]:
 
 
 def _names(wanted: "tuple[SourceFile, ...] | list[SourceFile]") -> str:
-    told = ", ".join(PurePosixPath(file.path).name for file in wanted[:_SHOWN])
-    return told + (f" and {len(wanted) - _SHOWN} more" if len(wanted) > _SHOWN else "")
+    names = ", ".join(PurePosixPath(file.path).name for file in wanted[:_SHOWN])
+    return names + (f" and {len(wanted) - _SHOWN} more" if len(wanted) > _SHOWN else "")
 
 
 def _what_is_there(given: Path, there: list[Path]) -> str:
@@ -134,7 +134,7 @@ def unpack(given: Path, work: Path) -> Path:
 def _only_archive(folder: Path) -> Path | None:
     if not folder.is_dir():
         return None
-    there = [each for each in folder.iterdir() if each.suffix.lower() not in _TEXTS]
+    there = [path for path in folder.iterdir() if path.suffix.lower() not in _TEXTS]
     is_one = len(there) == 1 and there[0].is_file() and there[0].name.lower().endswith(ENDINGS)
     return there[0] if is_one else None
 
@@ -188,7 +188,7 @@ class _Unpacking:
             raise DatasetError(f"{self._given}: the link {member.name[:200]!r} leads out of the archive")
         # Below another link, the link would be at another place than its name says, and so would its target.
         above = place.relative_to(self._folder).parents
-        if any((self._folder / each).is_symlink() for each in above):
+        if any((self._folder / parent).is_symlink() for parent in above):
             raise DatasetError(f"{self._given}: the link {member.name[:200]!r} is below another link")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(member.linkname)

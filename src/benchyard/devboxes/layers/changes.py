@@ -123,11 +123,11 @@ def _read_mark(manifest: str) -> tuple[dict[str, MarkedEntry], bool, int]:
     facts: dict[str, Any] = {"whole": False, "began_ns": 0}
     with open(manifest, encoding="ascii") as file:
         for line in file:
-            found = json.loads(line)
-            if isinstance(found, dict):
-                facts = found
+            mark = json.loads(line)
+            if isinstance(mark, dict):
+                facts = mark
             else:
-                noted[found[0]] = MarkedEntry(*found[1:])
+                noted[mark[0]] = MarkedEntry(*mark[1:])
     return noted, facts["whole"], facts["began_ns"]
 
 
@@ -220,13 +220,13 @@ class _Comparison:
             entries.sort(key=lambda each: each.name)
         directories = []
         unseen = 0
-        for each in entries:
-            is_folder = each.is_dir(follow_symlinks=False)
+        for entry in entries:
+            is_folder = entry.is_dir(follow_symlinks=False)
             if is_folder:
-                directories.append(each.name)
-            is_plain = is_folder or each.is_file(follow_symlinks=False)
+                directories.append(entry.name)
+            is_plain = is_folder or entry.is_file(follow_symlinks=False)
             has_room = self._count < MOST_LISTED and not (is_plain and self._looked >= MOST_LISTED)
-            if not (has_room and self._look_at_new(prefix, each.name)):
+            if not (has_room and self._look_at_new(prefix, entry.name)):
                 unseen += 1
         self._total += unseen
         self._truncated = self._truncated or unseen > 0
@@ -271,8 +271,8 @@ class _Comparison:
             self._stack.up()
 
     def _below(self, name: str) -> os.stat_result | None:
-        found = None if self._adrift else self._stack.look(name)
-        return found.status if found else None
+        entry = None if self._adrift else self._stack.look(name)
+        return entry.status if entry else None
 
     def _judge(self, path: str, before: MarkedEntry | None, now: MarkedEntry, status: os.stat_result) -> None:
         if before is None and not self._whole and now.ctime_ns < self._began:
@@ -306,13 +306,13 @@ class _Comparison:
         self._characters += len(shown)
         while self._count > MOST_LISTED or self._characters > _MOST_LISTED_CHARACTERS:
             self._truncated = True
-            left_out = next(each for each in reversed(self._listed) if each).pop()
+            left_out = next(change for change in reversed(self._listed) if change).pop()
             self._count -= 1
             self._characters -= len(left_out[0])
 
     def changes(self) -> list[Any]:
         """Return the differences, in order."""
-        return sorted(each for listed in self._listed for each in listed)
+        return sorted(change for listed in self._listed for change in listed)
 
     def facts(self) -> dict[str, Any]:
         """Return the other content of the report."""

@@ -189,20 +189,20 @@ class ResponsesReader(ConversationReader):
         return with_system(fields(request).get("instructions"), fields(request).get("input"))
 
     def entries(self, item: Any) -> tuple[ConversationEntry, ...]:
-        given = fields(item)
-        kind = text(given.get("type"))
+        value = fields(item)
+        kind = text(value.get("type"))
         if kind in _SILENT:
             return ()
         if kind == "reasoning":
-            entry = ConversationEntry("agent", reasoning=_thoughts(given))
+            entry = ConversationEntry("agent", reasoning=_thoughts(value))
         elif kind.endswith("_output"):
-            result = ToolResult(text(given.get("call_id")), "", _pieces(given.get("output")))
+            result = ToolResult(text(value.get("call_id")), "", _pieces(value.get("output")))
             entry = ConversationEntry("tool", results=(result,))
         elif kind.endswith("_call"):
-            entry = _tool_entry(given)
+            entry = _tool_entry(value)
         else:
             entry = ConversationEntry(
-                _ROLES.get(text(given.get("role")), "user"), _pieces(given.get("content"))
+                _ROLES.get(text(value.get("role")), "user"), _pieces(value.get("content"))
             )
         return () if entry.is_empty else (entry,)
 
@@ -240,13 +240,13 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
 def _tool_entry(item: dict[str, Any]) -> ConversationEntry:
     kind = text(item.get("type"))
     if "arguments" in item:
-        given = tool_arguments(item["arguments"])
+        arguments = tool_arguments(item["arguments"])
     elif isinstance(item.get("input"), str):
-        given = {"input": plain_json(item["input"])}
+        arguments = {"input": plain_json(item["input"])}
     else:
-        given = plain_json({key: value for key, value in item.items() if key not in _ABOUT})
+        arguments = plain_json({key: value for key, value in item.items() if key not in _ABOUT})
     id = text(item.get("call_id")) or text(item.get("id"))
-    use = ToolUse(id, text(item.get("name")) or kind.removesuffix("_call"), given)
+    use = ToolUse(id, text(item.get("name")) or kind.removesuffix("_call"), arguments)
     own = (ToolResult(id, "", _pieces(item["output"])),) if item.get("output") is not None else ()
     return ConversationEntry("agent", uses=(use,), results=own)
 

@@ -64,13 +64,13 @@ def _find(parts: BuilderParts, wanted: BuilderChoice) -> Builder:
         return BuildahBuilder(parts, program)
     if wanted.kind == "buildah":
         return NoBuilder()
-    found = find_engine(wanted.docker_host)
-    if isinstance(found, DockerEngine):
-        return BuildKitBuilder(parts, found)
+    engine = find_engine(wanted.docker_host)
+    if isinstance(engine, DockerEngine):
+        return BuildKitBuilder(parts, engine)
     if wanted.kind == "docker":
-        return NoBuilder(f"images cannot be built by Docker: {found}; then start the server again")
+        return NoBuilder(f"images cannot be built by Docker: {engine}; then start the server again")
     needed = "building and pulling images needs buildah or Docker"
-    return NoBuilder(f"{needed}. Either {_BUILDAH}; or let Docker do it ({found})")
+    return NoBuilder(f"{needed}. Either {_BUILDAH}; or let Docker do it ({engine})")
 
 
 class NoBuilder(Builder):

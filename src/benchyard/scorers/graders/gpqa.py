@@ -36,8 +36,8 @@ def extracted(text: str) -> str | None:
     """Return the letter that a text gives as its answer; None if there is none."""
     if len(text) > MOST_BYTES:
         return None
-    found = _ANSWER.search(text)
-    return found[1] if found else None
+    match = _ANSWER.search(text)
+    return match[1] if match else None
 
 
 def text_of(content: bytes) -> str:

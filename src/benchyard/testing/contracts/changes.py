@@ -87,11 +87,11 @@ class ChangeContract(DriverSuite):
         )
         assert _kinds(await _compare(yard, devbox)) == set()
         await yard.text(devbox, _CHANGES)
-        found = await _compare(yard, devbox)
-        assert _kinds(found) == _EXPECTED
-        assert (found["total"], found["exact"]) == (len(_EXPECTED), True)
+        changes = await _compare(yard, devbox)
+        assert _kinds(changes) == _EXPECTED
+        assert (changes["total"], changes["exact"]) == (len(_EXPECTED), True)
         aside = await _compare(yard, devbox, "/made")
-        assert _kinds(aside) == {each for each in _EXPECTED if not each[0].startswith("/made")}
+        assert _kinds(aside) == {line for line in _EXPECTED if not line[0].startswith("/made")}
         assert aside["total"] == len(aside["changes"])
 
     @contract(Capability.SNAPSHOTS, Capability.IMAGES)
@@ -114,15 +114,15 @@ class ChangeContract(DriverSuite):
         devbox = await yard.devbox()
         await _note(yard, devbox)
         root = "" if Capability.ISOLATION in yard.driver.capabilities else "cd ..; "
-        made = "/made" if not root else "made"
-        await yard.text(devbox, root + _HOSTILE_CHANGES.replace("/made", made))
-        found = await _compare(yard, devbox)
-        names = {path.rpartition("made/")[2] for path, *_rest in found["changes"]}
+        folder = "/made" if not root else "made"
+        await yard.text(devbox, root + _HOSTILE_CHANGES.replace("/made", folder))
+        changes = await _compare(yard, devbox)
+        names = {path.rpartition("made/")[2] for path, *_rest in changes["changes"]}
         assert {"not\\xffutf", "new\nline", '"quoted"', "\\x41"} <= names
-        await yard.text(devbox, f"{root}cd {made}; seq 1 10500 | xargs touch")
-        found = await _compare(yard, devbox)
-        assert (len(found["changes"]), found["truncated"]) == (10_000, True)
-        assert found["total"] >= 10_500
+        await yard.text(devbox, f"{root}cd {folder}; seq 1 10500 | xargs touch")
+        changes = await _compare(yard, devbox)
+        assert (len(changes["changes"]), changes["truncated"]) == (10_000, True)
+        assert changes["total"] >= 10_500
 
     @contract(Capability.SNAPSHOTS)
     async def test_a_tree_too_deep_to_name_is_survived(self, yard: DriverFixture) -> None:
@@ -130,8 +130,8 @@ class ChangeContract(DriverSuite):
         await _note(yard, devbox)
         deep = "i=0; while [ $i -lt 300 ]; do mkdir {0} && cd -P {0} || exit 9; i=$((i+1)); done"
         await yard.run(devbox, deep.format("d" * 100))
-        found = await _compare(yard, devbox)
-        assert found["truncated"]
+        changes = await _compare(yard, devbox)
+        assert changes["truncated"]
         assert await _note(yard, devbox) is False
 
 
@@ -246,9 +246,9 @@ class AnswerContract(DriverSuite):
         second = await yard.devbox(rootfs=yard.on_top(below))
         await yard.text(second, _WORK)
         stacks = (yard.on_top(await yard.layer(second), below), yard.on_top(below))
-        layer, told = await _carried(yard, stacks, *_PATHS, *_MORE)
-        assert (told["refused"], told["exceeded"]) == ([], None)
-        assert told["entries"] == 15
+        layer, report = await _carried(yard, stacks, *_PATHS, *_MORE)
+        assert (report["refused"], report["exceeded"]) == ([], None)
+        assert report["entries"] == 15
         third = await yard.devbox(rootfs=yard.on_top(layer, below))
         assert await yard.text(third, _LOOK) == _SEEN.strip()
 
@@ -274,12 +274,12 @@ class AnswerContract(DriverSuite):
         second = await yard.devbox(rootfs=yard.on_top(below))
         await yard.text(second, f"rm -r /task/way /task/in; {_HOSTILE_ANSWER}")
         stacks = (yard.on_top(await yard.layer(second), below), yard.on_top(below))
-        layer, told = await _carried(yard, stacks, "/task/in", "/task/way/file")
-        refused = {line.partition(": ")[0] for line in told["refused"]}
+        layer, report = await _carried(yard, stacks, "/task/in", "/task/way/file")
+        refused = {line.partition(": ")[0] for line in report["refused"]}
         assert refused == {*(f"/task/in/{name}" for name in _OUT), "/task/way/file"}
         third = await yard.devbox(rootfs=yard.on_top(layer, below))
-        kept = (await yard.text(third, "ls -b /task/in")).split()
-        assert kept == sorted([*_LEFT, "ba\\377d\\nname"])
+        names = (await yard.text(third, "ls -b /task/in")).split()
+        assert names == sorted([*_LEFT, "ba\\377d\\nname"])
         assert await yard.text(
             third, "cat /task/in/stays /task/way/file; cat /task/in/through 2>&1 || true"
         ) == ("x\nbase\ncat: /task/in/through: No such file or directory")
@@ -305,5 +305,5 @@ class AnswerContract(DriverSuite):
         devbox = await yard.devbox()
         await yard.text(devbox, "mkdir -p /task/sparse; truncate -s 2G /task/sparse/file")
         stacks = (yard.on_top(await yard.layer(devbox)), yard.rootfs)
-        _layer, told = await _carried(yard, stacks, "/task/sparse")
-        assert "1073741824 bytes" in told["exceeded"]
+        _layer, report = await _carried(yard, stacks, "/task/sparse")
+        assert "1073741824 bytes" in report["exceeded"]
