@@ -5,7 +5,7 @@ import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +33,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 MOST_MEMORY = 600 * 1024**2
 """Bytes that a worker may take up: what is kept by a test is paid for by all that come after it."""
 _TOLD = pytest.StashKey[bool]()
-_STARTS = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system"})
 _started: list[str] = []
 """What the running test started."""
 
 
-def _note_start(event: str, _arguments: object) -> None:
-    if event in _STARTS:
-        _started.append(event)
+def _noting(started: list[str]) -> Callable[[str, object], None]:
+    """What notes the starts of processes; it outlives the names of this module."""
+    starts = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system"}
+
+    def note(event: str, _arguments: object) -> None:
+        if event in starts:
+            started.append(event)
+
+    return note
 
 
-sys.addaudithook(_note_start)
+sys.addaudithook(_noting(_started))
 
 # What tests import lies in temporary folders, and stand-ins in a cache.
 os.environ.setdefault("BENCHYARD_IMPORT_FROM", f"{tempfile.gettempdir()}:{stand_ins.cache()}")

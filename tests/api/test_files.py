@@ -112,6 +112,15 @@ def test_unwritable_path_is_refused(devbox: DevboxOverHttp) -> None:
             "4096",
         ),
         (b"--b\r\n" + b"A: b\r\n" * 50 + b"\r\nx\r\n--b--\r\n", None, "header"),
+        (
+            b"".join(
+                b'--b\r\nContent-Disposition: form-data; name="%d"\r\n\r\n\r\n' % number
+                for number in range(50)
+            ),
+            None,
+            "more than 16 parts",
+        ),
+        (b"--b\r\nA: " + b"b" * 10000 + b"\r\n\r\nx\r\n--b--\r\n", None, "header"),
     ],
 )
 def test_an_upload_that_makes_no_sense_is_400(

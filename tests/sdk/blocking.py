@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 120.0
 _PACKAGES = ("runloop_api_client", "benchyard.client")
-_WRAPPING = ("benchyard.client.methods", "benchyard.client.listings")
+_WRAPPING = ("benchyard.client.methods", "benchyard.client.listings", "benchyard.client.local_methods")
 """Modules whose functions return what is awaited, without being coroutine functions themselves."""
 
 

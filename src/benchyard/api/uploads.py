@@ -18,8 +18,7 @@ from starlette.requests import ClientDisconnect
 from benchyard.errors import UsageError
 
 MAX_PATH_BYTES = 4096
-MAX_HEADER_BYTES = 8192
-MAX_PART_HEADERS = 16
+MAX_PARTS = 16
 _FILE, _PATH = b"file", b"path"
 
 
@@ -63,7 +62,6 @@ class _Parts:
         self._seen: set[bytes] = set()
         self._name = b""
         self._header = [bytearray(), bytearray()]
-        self._headers = 0
         self._is_complete = False
 
     def callbacks(self) -> "multipart.MultipartCallbacks":
@@ -92,19 +90,14 @@ class _Parts:
 
     def _begin(self) -> None:
         self._name = b""
-        self._headers = 0
 
     def _add_header(self, half: int, data: bytes, start: int, end: int) -> None:
+        # The parser bounds the size and the number of headers.
         self._header[half] += data[start:end]
-        if len(self._header[half]) > MAX_HEADER_BYTES:
-            raise UsageError("a part's header is too long")
 
     def _end_header(self) -> None:
         field, value = bytes(self._header[0]).lower(), bytes(self._header[1])
         self._header = [bytearray(), bytearray()]
-        self._headers += 1
-        if self._headers > MAX_PART_HEADERS:
-            raise UsageError("a part has too many headers")
         if field == b"content-disposition":
             _, options = parse_options_header(value)
             self._name = options.get(b"name", b"")
@@ -113,6 +106,8 @@ class _Parts:
         if self._name in self._seen:
             raise UsageError(f"the part {self._name.decode(errors='replace')[:100]} came twice")
         self._seen.add(self._name)
+        if len(self._seen) > MAX_PARTS:
+            raise UsageError(f"the upload has more than {MAX_PARTS} parts; send path and file only")
 
     def _data(self, data: bytes, start: int, end: int) -> None:
         if self._name == _FILE:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Generic, Self
 
 from benchyard.client.file_verbs import BenchmarkFolders, JobFiles, ScenarioFolders
@@ -10,7 +9,7 @@ from benchyard.client.methods import S
 from benchyard.client.nouns import Nouns
 from benchyard.client.operations import Server
 from benchyard.client.servers import find_server
-from benchyard.client.sessions import AsyncSession, SyncSession
+from benchyard.client.sessions import AsyncContext, AsyncSession, SyncContext, SyncSession
 
 
 class _Client(Nouns[S], Generic[S]):
@@ -23,7 +22,7 @@ class _Client(Nouns[S], Generic[S]):
         self.scenarios: ScenarioFolders[S] = ScenarioFolders(session)
 
 
-class Client(_Client[SyncSession]):
+class Client(_Client[SyncSession], SyncContext):
     """A blocking client; use it in a `with` block, or close it."""
 
     def __init__(self, server: Server) -> None:
@@ -34,20 +33,8 @@ class Client(_Client[SyncSession]):
         """Return a client of the configured server, else of this user's own; raises ServerUnreachable."""
         return cls(find_server(os.environ if environ is None else environ))
 
-    def close(self) -> None:
-        """Close the connections."""
-        self.session.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class AsyncClient(_Client[AsyncSession]):
+class AsyncClient(_Client[AsyncSession], AsyncContext):
     """A client for an event loop; use it in an `async with` block, or close it."""
 
     def __init__(self, server: Server) -> None:
@@ -57,15 +44,3 @@ class AsyncClient(_Client[AsyncSession]):
     def find(cls, environ: Mapping[str, str] | None = None) -> Self:
         """Return a client of the configured server, else of this user's own; raises ServerUnreachable."""
         return cls(find_server(os.environ if environ is None else environ))
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self.session.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

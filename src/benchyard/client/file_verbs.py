@@ -5,7 +5,7 @@ programs that talk to a server never need them.
 """
 
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -19,19 +19,19 @@ from benchyard.client.benchmark_files.results import (
     PushResult,
     ScenarioValidation,
 )
-from benchyard.client.methods import S, concurrent, local
+from benchyard.client.local_methods import Work, concurrent, local
+from benchyard.client.methods import S
 from benchyard.client.nouns import Nouns
 from benchyard.client.resources.benchmarks import Benchmarks
 from benchyard.client.resources.jobs import Jobs
 from benchyard.client.resources.scenarios import Scenarios
-from benchyard.client.sessions import AsyncSession, SyncSession
+from benchyard.client.sessions import SyncSession
 from benchyard.models.jobs import BenchmarkJobView, JobRequest
 from benchyard.models.runs import RunProfile
 from benchyard.models.scenarios import ScenarioView
 
 Folder = str | os.PathLike[str]
-Validations = Callable[[AsyncSession], Coroutine[Any, Any, list[ScenarioValidation]]]
-"""Validates with a session."""
+Validations = Work[list[ScenarioValidation]]
 
 
 def _say_nothing(text: str) -> None:

@@ -3,10 +3,8 @@
 The method's `steps` is the operation itself: what other operations are made of.
 """
 
-import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing
 from dataclasses import replace
 from functools import cached_property, partial
@@ -29,7 +27,7 @@ from typing import (
 import httpx
 from pydantic import BaseModel
 
-from benchyard.client.operations import Flow, Open, Request, Send, Server, Steps
+from benchyard.client.operations import Flow, Open, Request, Send, Steps
 from benchyard.client.sessions import AsyncSession, Session, SyncSession
 from benchyard.errors import BenchyardError
 
@@ -344,97 +342,3 @@ async def _iterate_async(session: AsyncSession, flow: Flow[T]) -> AsyncIterator[
         async with aclosing(session.flow(flow)) as found:
             async for each in found:
                 yield each
-
-
-class local(Descriptor, Generic[Owner, P, T]):
-    """Turn a function that works with files of this machine, and blocks, into a method.
-
-    On an async client it runs in a thread, with connections of its own.
-    """
-
-    def __init__(self, definition: Callable[Concatenate[Owner, P], T]) -> None:
-        super().__init__(definition)
-
-    @overload
-    def __get__(self, group: None, owner: type) -> Callable[..., Any]: ...
-    @overload
-    def __get__(self, group: VerbGroup[SyncSession], owner: type) -> Callable[P, T]: ...
-    @overload
-    def __get__(self, group: VerbGroup[AsyncSession], owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    def __get__(self, group: Any, owner: type) -> Any:
-        if group is None:
-            return self.unbound
-
-        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
-            if isinstance(group.session, AsyncSession):
-                return _in_thread(group, lambda twin: self.definition(twin, *args, **kwargs))
-            with OneFrame():
-                return self.definition(group, *args, **kwargs)
-
-        return self.named(method)
-
-
-class concurrent(Descriptor, Generic[Owner, P, T]):
-    """Turn a function that prepares work with files of this machine into a method that carries it out.
-
-    The function blocks, and returns a coroutine function of the session by which the work is done.
-    """
-
-    def __init__(
-        self, definition: Callable[Concatenate[Owner, P], Callable[[AsyncSession], Coroutine[Any, Any, T]]]
-    ) -> None:
-        super().__init__(definition)
-
-    @overload
-    def __get__(self, group: None, owner: type) -> Callable[..., Any]: ...
-    @overload
-    def __get__(self, group: VerbGroup[SyncSession], owner: type) -> Callable[P, T]: ...
-    @overload
-    def __get__(self, group: VerbGroup[AsyncSession], owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    def __get__(self, group: Any, owner: type) -> Any:
-        if group is None:
-            return self.unbound
-
-        def prepare(twin: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
-            return self.definition(twin, *args, **kwargs)
-
-        async def carry_out(*args: P.args, **kwargs: P.kwargs) -> Any:
-            with OneFrame():
-                work = await _in_thread(group, lambda twin: prepare(twin, *args, **kwargs))
-                return await work(group.session)
-
-        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
-            if isinstance(group.session, AsyncSession):
-                return carry_out(*args, **kwargs)
-            with OneFrame():
-                return _run_to_end(group.session.server, prepare(group, *args, **kwargs))
-
-        return self.named(method)
-
-
-async def _in_thread(group: VerbGroup[AsyncSession], work: Callable[[Any], T]) -> T:
-    """Let a group of the same kind, which blocks, do work in a thread."""
-
-    def carry_out() -> T:
-        with closing(SyncSession(group.session.server)) as session:
-            return work(type(group)(session))  # type: ignore[arg-type]
-
-    with OneFrame():
-        return await asyncio.to_thread(carry_out)
-
-
-def _run_to_end(server: Server, work: Callable[[AsyncSession], Coroutine[Any, Any, T]]) -> T:
-    async def carry_out() -> T:
-        session = AsyncSession(server)
-        try:
-            return await work(session)
-        finally:
-            await session.close()
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(carry_out())
-    # A notebook: the loop of this thread runs already, and cannot run this.
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, carry_out()).result()

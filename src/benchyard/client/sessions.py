@@ -7,7 +7,8 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from dataclasses import dataclass
-from typing import Any, Generic, TypedDict, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Self, TypedDict, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -175,6 +176,42 @@ class AsyncSession:
 
 
 Session = SyncSession | AsyncSession
+
+
+class SyncContext:
+    """Base of what closes its connections at the end of a `with` block."""
+
+    session: SyncSession
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncContext:
+    """Base of what closes its connections at the end of an `async with` block."""
+
+    session: AsyncSession
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
 
 @dataclass

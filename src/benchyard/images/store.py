@@ -130,15 +130,15 @@ class ImageStore:
         label = Label(name) if isinstance(name, str) else name
         self.check_name(label.name)
         async with self._keeping() as pins:
-            found = await self._brought_in(source, pins)
-            made = Image(
+            layers = await self._brought_in(source, pins)
+            image = Image(
                 label.id,
                 label.name,
-                found.layers,
+                layers.layers,
                 request_hash=label.request_hash,
                 stands_for=label.stands_for,
             )
-            return await self._register(_configured(made, found))
+            return await self._register(_configured(image, layers))
 
     def check_name(self, name: str) -> None:
         """Raise UsageError or Conflict if an image cannot have this name."""
@@ -150,9 +150,9 @@ class ImageStore:
         """Import an archive as a snapshot of this id; also return the notes in it."""
         check_id(image_id)
         async with self._keeping() as pins:
-            found = await self._brought_in(source, pins)
-            made = Image(image_id, image_id, found.layers, kind="snapshot")
-            return await self._register(_configured(made, found)), found.notes
+            layers = await self._brought_in(source, pins)
+            image = Image(image_id, image_id, layers.layers, kind="snapshot")
+            return await self._register(_configured(image, layers)), layers.notes
 
     async def _brought_in(self, source: Path | LayerSource, pins: set[str]) -> ImportedImage:
         if isinstance(source, Path):
@@ -165,7 +165,7 @@ class ImageStore:
 
     async def check_source(self, source: Path) -> None:
         """Raise ImageError for a path that can be seen to contain no image without reading it completely."""
-        if source.is_dir() and _lies_in(self._folder, source):
+        if source.is_dir() and self._folder.resolve().is_relative_to(source.resolve()):
             raise ImageError(f"{source} holds the image store itself: import a folder that does not")
         await asyncio.to_thread(check_kind, source)
 
@@ -352,7 +352,11 @@ class ImageStore:
 
     async def _refresh_host(self) -> None:
         current = self._images.get(HOST_IMAGE)
-        if current and current.fingerprint == self._fingerprint and self._is_whole(current):
+        if (
+            current
+            and current.fingerprint == self._fingerprint
+            and all(self._layers.path(name).is_dir() for name in current.layers)
+        ):
             return
         async with self._keeping() as pins, self._layers.scratch() as scratch:
             tar = scratch / "host.tar"
@@ -360,9 +364,6 @@ class ImageStore:
             layer = await self._layers.add_tar(tar, await asyncio.to_thread(file_digest, tar), pins)
             image = Image(HOST_IMAGE, HOST_IMAGE, (layer,), host_dirs, self._fingerprint, kind="host")
             await self._register(image)
-
-    def _is_whole(self, image: Image) -> bool:
-        return all(self._layers.path(name).is_dir() for name in image.layers)
 
     @contextlib.asynccontextmanager
     async def _keeping(self) -> AsyncIterator[set[str]]:
@@ -429,8 +430,10 @@ class ImageStore:
             self._loose = {name for name in self._loose if self._layers.path(name).exists()}
 
 
-def _configured(image: Image, found: ImportedImage) -> Image:
-    config = {each.name: getattr(found.config, each.name) for each in dataclasses.fields(found.config)}
+def _configured(image: Image, imported: ImportedImage) -> Image:
+    config = {
+        field.name: getattr(imported.config, field.name) for field in dataclasses.fields(imported.config)
+    }
     return dataclasses.replace(image, **config)
 
 
@@ -438,10 +441,6 @@ def _is_deep(image: Image) -> bool:
     """Tell whether a merge is due: at every twentieth layer, so that failing merges are seldom repeated."""
     own = image.own_layers
     return own > 1 and (own % _DEEPEST == 0 or len(image.layers) >= MOST_LAYERS)
-
-
-def _lies_in(folder: Path, outer: Path) -> bool:
-    return folder.resolve().is_relative_to(outer.resolve())
 
 
 def _on_top(parent: Image, layer: str, image_id: str, kind: str) -> Image:

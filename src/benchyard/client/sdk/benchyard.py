@@ -3,8 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from types import TracebackType
-from typing import Generic, NoReturn, Self
+from typing import Generic, NoReturn
 
 from benchyard.client.client import AsyncClient, Client
 from benchyard.client.methods import S, VerbGroup
@@ -19,7 +18,7 @@ from benchyard.client.sdk.scenarios import ScenarioOps, ScorerOps
 from benchyard.client.sdk.secrets import SecretOps
 from benchyard.client.sdk.storage_objects import StorageObjectOps
 from benchyard.client.servers import PAIRS, configured_server, find_server
-from benchyard.client.sessions import AsyncSession, SyncSession
+from benchyard.client.sessions import AsyncContext, AsyncSession, SyncContext, SyncSession
 from benchyard.errors import NotYet, UsageError
 
 
@@ -66,7 +65,7 @@ class _Members(VerbGroup[S], Generic[S]):
         return f"<{type(self).__name__} of {self.session.server.url}>"
 
 
-class Benchyard(_Members[SyncSession]):
+class Benchyard(_Members[SyncSession], SyncContext):
     """A blocking connection to a server; without an address, it is found as the command line does."""
 
     def __init__(self, base_url: str | None = None, bearer_token: str | None = None) -> None:
@@ -74,20 +73,8 @@ class Benchyard(_Members[SyncSession]):
         super().__init__(self.api.session)
         self.devbox = SyncDevboxOps(self.api.session)
 
-    def close(self) -> None:
-        """Close the connections."""
-        self.api.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class AsyncBenchyard(_Members[AsyncSession]):
+class AsyncBenchyard(_Members[AsyncSession], AsyncContext):
     """A connection to a server for an event loop; without an address, found as the command line does."""
 
     def __init__(self, base_url: str | None = None, bearer_token: str | None = None) -> None:
@@ -97,15 +84,7 @@ class AsyncBenchyard(_Members[AsyncSession]):
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self.api.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
+        await self.close()
 
 
 def server_of(url: str | None, key: str | None, environ: Mapping[str, str]) -> Server:

@@ -41,14 +41,14 @@ class BuildahImages(EngineImages):
         return self._tool.storage.find(name)
 
     async def env(self, image_id: str, scratch: Path) -> Mapping[str, str]:
-        found = await asyncio.to_thread(self._tool.storage.image, image_id)
-        return image_config(found.config.get("config") or {}).env
+        image = await asyncio.to_thread(self._tool.storage.image, image_id)
+        return image_config(image.config.get("config") or {}).env
 
     async def fetch(self, full: str, scratch: Path, log: Log) -> str | None:
-        told: list[str] = []
+        lines: list[str] = []
 
         def note(line: str) -> None:
-            told.append(line)
+            lines.append(line)
             log(line)
 
         plain = ["--tls-verify=false"] if is_loopback(full) else []
@@ -56,7 +56,7 @@ class BuildahImages(EngineImages):
         status = await self._tool.run(call, note)
         if status == 0 and self._tool.storage.find(full):
             return None
-        reason = next((line for line in reversed(told) if line.startswith("Error: ")), f"status {status}")
+        reason = next((line for line in reversed(lines) if line.startswith("Error: ")), f"status {status}")
         return reason.removeprefix("Error: ")
 
     async def load(self, image: Image, layers: Sequence[Path], name: str, scratch: Path) -> str | None:
@@ -165,7 +165,11 @@ class BuildahBuilder(EngineBuilder):
         with self._group(recipe) as group:
             status = await self._tool.run(await self._call(attempt, group), attempt.output.line)
             if status != 0 and group.ran_out_of_memory():
-                raise _out_of_memory(recipe)
+                raise BuildFailed(
+                    f"the build used up its memory of {recipe.limits.memory_bytes} bytes: allow it more, or "
+                    "let it do less at once",
+                    "out_of_memory",
+                )
         if status != 0:
             step = BuildSteps(attempt.plan.dockerfile, attempt.changes).find(attempt.output.step)
             raise build_error(failure_from_buildah(attempt.output, status), step, attempt.context)
@@ -209,8 +213,3 @@ class BuildahBuilder(EngineBuilder):
         if self._tool.storage.has_containers():
             async with self._scratch() as scratch:
                 await self._tool.run(BuildahCall(["rm", "--all"], scratch), lambda line: None)
-
-
-def _out_of_memory(recipe: BuildRecipe) -> BuildFailed:
-    used_up = f"the build used up its memory of {recipe.limits.memory_bytes} bytes"
-    return BuildFailed(f"{used_up}: allow it more, or let it do less at once", "out_of_memory")
