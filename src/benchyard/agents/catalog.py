@@ -32,16 +32,16 @@ def kwarg_descriptions(name: str) -> dict[str, str]:
 
 def source_type(name: str) -> str | None:
     """Return the kind of source that an agent is installed from; None if it is a part of the server."""
-    found: Any = registry.load(_ROOM, name) if name in names() else None
-    if found is None or found.default_version is None:
+    agent: Any = registry.load(_ROOM, name) if name in names() else None
+    if agent is None or agent.default_version is None:
         return None
-    return str(found.package(found.default_version).type)
+    return str(agent.package(agent.default_version).type)
 
 
 def keys_of(name: str) -> Mapping[str, tuple[str, ...]]:
     """Return provider -> variables, any of which may hold a key for it; empty if the agent asks no model."""
-    found: Mapping[str, tuple[str, ...]] = registry.load(_ROOM, name).keys if name in names() else {}
-    return found
+    agent: Mapping[str, tuple[str, ...]] = registry.load(_ROOM, name).keys if name in names() else {}
+    return agent
 
 
 def make(name: str, kwargs: Mapping[str, str]) -> Agent[Any]:

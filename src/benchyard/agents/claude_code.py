@@ -65,13 +65,13 @@ class ClaudeCodeAgent(PublicAgent[TurnLimitConfig]):
         return output_events.error_line(result.get("result")) or "it ended with an error without a message"
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
-        found = {}
+        outputs = {}
         for event in output_events.events(stdout_tail):
             for part in output_events.parts(event, "message", "content"):
                 id = part.get("tool_use_id")
                 if part.get("type") == "tool_result" and isinstance(id, str):
-                    found[id] = output_events.text_of(part.get("content"))
-        return found
+                    outputs[id] = output_events.text_of(part.get("content"))
+        return outputs
 
 
 def _environment(access: ModelAccess) -> dict[str, str]:

@@ -46,7 +46,7 @@ class CodexAgent(PublicAgent[PublicConfig]):
             native=self.native(task),
             program=self.at(f"{tree}/bin/codex"),
             model=shlex.quote(access.model),
-            settings=" ".join(f"-c {shlex.quote(each)}" for each in _settings(task, access)),
+            settings=" ".join(f"-c {shlex.quote(setting)}" for setting in _settings(task, access)),
             again=" resume --last" if task.continues else "",
             prompt=shlex.quote(task.prompt_file),
             most=_MOST_RESULTS_BYTES,
@@ -61,12 +61,12 @@ class CodexAgent(PublicAgent[PublicConfig]):
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
         """Return results from its own log, printed at its end: its stream has no ids of calls."""
-        found = {}
+        outputs = {}
         for event in output_events.events(stdout_tail):
             id = output_events.dig(event, "payload", "call_id")
             if isinstance(id, str) and output_events.dig(event, "payload", "type") in _RESULTS:
-                found[id] = output_events.text_of(output_events.dig(event, "payload", "output"))
-        return found
+                outputs[id] = output_events.text_of(output_events.dig(event, "payload", "output"))
+        return outputs
 
 
 def _settings(task: Task, access: ModelAccess) -> list[str]:
@@ -81,5 +81,5 @@ def _settings(task: Task, access: ModelAccess) -> list[str]:
         "stream_max_retries": "2",
     }
     table = ",".join(f"{name}={value}" for name, value in provider.items())
-    told = ["model_provider=gateway", "analytics.enabled=false", f"model_providers.gateway={{{table}}}"]
-    return told if task.is_online else [*told, 'web_search="disabled"']
+    settings = ["model_provider=gateway", "analytics.enabled=false", f"model_providers.gateway={{{table}}}"]
+    return settings if task.is_online else [*settings, 'web_search="disabled"']

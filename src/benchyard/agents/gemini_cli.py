@@ -81,7 +81,7 @@ class GeminiCliAgent(PublicAgent[TurnLimitConfig]):
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
         """Return results by the id on the wire, which lacks the tool name put before it, and by tool name."""
-        found: dict[str, str] = {}
+        outputs: dict[str, str] = {}
         names: dict[str, str] = {}
         for event in output_events.events(stdout_tail):
             id, name = event.get("tool_id"), event.get("tool_name")
@@ -90,12 +90,12 @@ class GeminiCliAgent(PublicAgent[TurnLimitConfig]):
             if event.get("type") == "tool_use" and isinstance(name, str):
                 names[id] = name
                 # The result of a call under way is unknown: that of an earlier call must not stand for it.
-                found.pop(name, None)
+                outputs.pop(name, None)
             elif event.get("type") == "tool_result":
                 name = names.get(id, "")
-                told = output_events.text_of(event.get("output"))
-                found |= {each: told for each in (id.removeprefix(f"{name}__"), name) if each}
-        return found
+                text = output_events.text_of(event.get("output"))
+                outputs |= {key: text for key in (id.removeprefix(f"{name}__"), name) if key}
+        return outputs
 
     def reached_limit(self, ended: AgentEnd, found: Sequence[Event]) -> bool:
         return ended.exit_status == _TURN_LIMIT
@@ -104,6 +104,6 @@ class GeminiCliAgent(PublicAgent[TurnLimitConfig]):
         result = output_events.last(found, "result")
         if result is None or result.get("status") != "error":
             return None
-        told = output_events.error_line(result.get("error"))
+        reason = output_events.error_line(result.get("error"))
         # The server's answer comes in brackets; only its message matters.
-        return output_events.error_line(told.removeprefix("[API Error: ").removesuffix("]")) or _UNNAMED
+        return output_events.error_line(reason.removeprefix("[API Error: ").removesuffix("]")) or _UNNAMED

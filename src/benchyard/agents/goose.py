@@ -98,15 +98,15 @@ class GooseAgent(PublicAgent[TurnLimitConfig]):
         return f"its last call failed: {ended.last_error}" if ended.last_error else None
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
-        found = {}
+        outputs = {}
         for event in output_events.events(stdout_tail):
             for part in output_events.parts(event, "message", "content"):
                 id = part.get("id")
                 if part.get("type") == "toolResponse" and isinstance(id, str):
-                    found[id] = output_events.text_of(
+                    outputs[id] = output_events.text_of(
                         output_events.dig(part, "toolResult", "value", "content")
                     )
-        return found
+        return outputs
 
 
 def _own_message(found: Sequence[Event]) -> list[Event]:

@@ -83,12 +83,12 @@ class OpencodeAgent(PublicAgent[TurnLimitConfig]):
         return output_events.error_line(event.get("error")) or "it ended with an error without a message"
 
     def trailing(self, stdout_tail: str) -> Mapping[str, str]:
-        found = {}
+        outputs = {}
         for event in output_events.events(stdout_tail):
             id = output_events.dig(event, "part", "callID")
             if event.get("type") == "tool_use" and isinstance(id, str):
-                found[id] = output_events.text_of(output_events.dig(event, "part", "state", "output"))
-        return found
+                outputs[id] = output_events.text_of(output_events.dig(event, "part", "state", "output"))
+        return outputs
 
 
 def _provider(access: ModelAccess) -> dict[str, Any]:

@@ -34,8 +34,10 @@ def dig(value: object, *path: str) -> object:
 
 def parts(value: object, *path: str) -> list[Event]:
     """Return the objects of the list under these names."""
-    found = dig(value, *path)
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    value_found = dig(value, *path)
+    return (
+        [part for part in value_found if isinstance(part, Mapping)] if isinstance(value_found, list) else []
+    )
 
 
 def error_line(value: object) -> str:
@@ -54,7 +56,7 @@ def error_line(value: object) -> str:
 def text_of(content: object) -> str:
     """Return the text of a tool's result, which is a text or a list of parts with texts."""
     if isinstance(content, list):
-        return "\n".join(text for each in content if isinstance(text := dig(each, "text"), str))
+        return "\n".join(text for part in content if isinstance(text := dig(part, "text"), str))
     return content if isinstance(content, str) else ""
 
 
@@ -63,8 +65,8 @@ def _objects(lines: Iterable[str]) -> Iterator[Event]:
         if not line.lstrip().startswith("{"):
             continue
         try:
-            found = json.loads(line)
+            value = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict):
-            yield found
+        if isinstance(value, dict):
+            yield value

@@ -36,10 +36,12 @@ class Package:
 
 def machine() -> str:
     """Return npm's name for this machine; raises NotSupported if no package is made for it."""
-    found = platform.machine()
-    if found.lower() not in _MACHINES:
-        raise NotSupported(f"public agents are made for x86-64 and aarch64, and this machine is {found!r}")
-    return _MACHINES[found.lower()]
+    architecture = platform.machine()
+    if architecture.lower() not in _MACHINES:
+        raise NotSupported(
+            f"public agents are made for x86-64 and aarch64, and this machine is {architecture!r}"
+        )
+    return _MACHINES[architecture.lower()]
 
 
 def ripgrep() -> str:

@@ -23,7 +23,7 @@ def names_in(template: str) -> set[str]:
 def fill(template: str, values: Mapping[str, str]) -> str:
     """Return the command with each value as one quoted word; other braces stay as they are."""
     return _PLACEHOLDER.sub(
-        lambda found: shlex.quote(values[found[1]]) if found[1] in values else found[0], template
+        lambda match: shlex.quote(values[match[1]]) if match[1] in values else match[0], template
     )
 
 
@@ -39,11 +39,11 @@ def task_values(task: Task) -> dict[str, str]:
 
 def check(template: str, model: str | None, others: Iterable[str] = ()) -> None:
     """Raise UsageError if a command needs a model and there is none, or names an unknown placeholder."""
-    found = names_in(template)
-    if not model and "model" in found:
+    names_used = names_in(template)
+    if not model and "model" in names_used:
         raise UsageError("this agent's command uses {model}; name a model, as in --agent NAME:MODEL")
     known = {*NAMES, *others}
-    for name in sorted(found - known):
+    for name in sorted(names_used - known):
         raise UsageError(
             f"this agent's command uses {{{name[:100]}}}, which is not known{nearest(name, known)}; "
             f"known are {', '.join(sorted(known))}, and the kwargs of a registered agent. "

@@ -94,10 +94,10 @@ class PublicAgent(Agent[C]):
     def judge(self, ended: AgentEnd) -> str | None:
         if ended.timed_out:
             return None
-        found = output_events.events(ended.stdout_tail)
-        if ended.calls and self.reached_limit(ended, found):
+        events = output_events.events(ended.stdout_tail)
+        if ended.calls and self.reached_limit(ended, events):
             return None
-        if complaint := self.complaint(ended, found):
+        if complaint := self.complaint(ended, events):
             return f"the agent gave up: {complaint}"
         if reason := super().judge(ended):
             return f"{reason} (its last call failed: {ended.last_error})" if ended.last_error else reason

@@ -95,12 +95,12 @@ class ConnectionLimits:
 
 def _state(transport: asyncio.Transport) -> tuple[int, int] | None:
     """Return the numbers of waiting and acknowledged bytes; None for a closed connection."""
-    given: socket.socket | None = transport.get_extra_info("socket")
+    sock: socket.socket | None = transport.get_extra_info("socket")
     try:
-        if given is None or given.fileno() < 0:
+        if sock is None or sock.fileno() < 0:
             return None
-        queued = int.from_bytes(fcntl.ioctl(given.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
-        known = given.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
+        queued = int.from_bytes(fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+        known = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
     except OSError:
         return None
     waiting = queued + transport.get_write_buffer_size()
@@ -110,9 +110,9 @@ def _state(transport: asyncio.Transport) -> tuple[int, int] | None:
 def raise_descriptor_limit() -> None:
     """Raise this process's limit of open files as far as allowed, up to a maximum."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _within_reason(hard)
-    if _within_reason(soft) < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = _within_reason(hard)
+    if _within_reason(soft) < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def most_connections(asked: int) -> int:

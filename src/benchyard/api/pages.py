@@ -30,12 +30,12 @@ PageQuery = Annotated[Query, Depends(page_query)]
 
 async def metadata_filters(request: Request) -> dict[str, str | list[str]]:
     """Return filters from `metadata[KEY]=VALUE` and `metadata[KEY][in]=A,B`, ready for `Query.where`."""
-    found: dict[str, str | list[str]] = {}
+    filters: dict[str, str | list[str]] = {}
     for name, value in request.query_params.multi_items():
         match = _METADATA.fullmatch(name)
         if match:
-            found[f"metadata.{match['key']}"] = value.split(",") if match["any"] else value
-    return found
+            filters[f"metadata.{match['key']}"] = value.split(",") if match["any"] else value
+    return filters
 
 
 MetadataFilters = Annotated[dict[str, str | list[str]], Depends(metadata_filters)]

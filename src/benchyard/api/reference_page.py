@@ -62,7 +62,7 @@ def reference_page(schema: Schema) -> str:
     ]
     for name, operations in groups.items():
         parts.append(f'<h2 id="{_place(name)}">{escape(name)}</h2>')
-        parts += [_operation(path, verb, told, models) for path, verb, told in operations]
+        parts += [_operation(path, verb, operation, models) for path, verb, operation in operations]
     parts.append('<h2 id="models">models</h2>')
     parts += [_model(name, models[name]) for name in sorted(models)]
     return (
@@ -82,8 +82,8 @@ def _groups(paths: Schema) -> dict[str, list[tuple[str, str, Schema]]]:
     groups: dict[str, list[tuple[str, str, Schema]]] = {}
     for path in sorted(paths):
         for verb in _METHODS:
-            if told := paths[path].get(verb):
-                groups.setdefault((told.get("tags") or ["other"])[0], []).append((path, verb, told))
+            if operation := paths[path].get(verb):
+                groups.setdefault((operation.get("tags") or ["other"])[0], []).append((path, verb, operation))
     return dict(sorted(groups.items()))
 
 
@@ -95,9 +95,9 @@ def _operation(path: str, verb: str, told: Schema, models: Schema) -> str:
     ]
     if parameters := told.get("parameters"):
         rows = (
-            (each["name"], each.get("schema", {}), bool(each.get("required")), each["in"])
-            for each in parameters
-            if each["in"] != "header"
+            (parameter["name"], parameter.get("schema", {}), bool(parameter.get("required")), parameter["in"])
+            for parameter in parameters
+            if parameter["in"] != "header"
         )
         parts.append(_table("Parameters", rows))
     kind, body = _content(told.get("requestBody", {}))
@@ -147,10 +147,10 @@ def _table(title: str, rows: Iterator[tuple[str, Schema, bool, str]]) -> str:
 
 def _notes(schema: Schema) -> Iterator[str]:
     inner = [schema, *(each for each in schema.get("anyOf", ()) if isinstance(each, dict))]
-    for each in inner:
+    for choice in inner:
         for key, words in _LIMITS.items():
-            if key in each:
-                yield words.format(each[key])
+            if key in choice:
+                yield words.format(choice[key])
     if schema.get("default") is not None:
         yield f"default {json.dumps(schema['default'], ensure_ascii=False)}"
 
@@ -164,12 +164,12 @@ def _type(schema: Schema, depth: int = 0) -> str:
         return "..."
     for key in ("anyOf", "oneOf", "allOf"):
         if choices := schema.get(key):
-            kinds = [_type(each, depth + 1) for each in choices if each.get("type") != "null"]
+            kinds = [_type(choice, depth + 1) for choice in choices if choice.get("type") != "null"]
             return " or ".join(dict.fromkeys(kinds)) or "null"
     if "const" in schema:
         return f"<code>{escape(json.dumps(schema['const']))}</code>"
     if values := schema.get("enum"):
-        return " or ".join(f"<code>{escape(json.dumps(each))}</code>" for each in values)
+        return " or ".join(f"<code>{escape(json.dumps(value))}</code>" for value in values)
     kind = schema.get("type")
     if kind == "array":
         return f"list of {_type(schema.get('items') or {}, depth + 1)}"

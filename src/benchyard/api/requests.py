@@ -61,14 +61,14 @@ class JsonRequest(Request):
 
     async def _parsed(self, descriptor: int) -> Any:
         try:
-            made = await services_of(self).workers.call(_PARSE, descriptor, limits=_LIMITS)
+            result = await services_of(self).workers.call(_PARSE, descriptor, limits=_LIMITS)
         except WorkerFailed as error:
             raise TooLarge(f"the body is too costly to parse: {error.message}") from error
-        found = await asyncio.to_thread(json_texts.ParsedJson.of, made)
-        self.digest = found.digest
-        if found.reason is not None:
-            raise json.JSONDecodeError(found.reason, "", found.place)
-        return found.value
+        parsed = await asyncio.to_thread(json_texts.ParsedJson.of, result)
+        self.digest = parsed.digest
+        if parsed.reason is not None:
+            raise json.JSONDecodeError(parsed.reason, "", parsed.place)
+        return parsed.value
 
 
 Handler = Callable[[Request], Any]

@@ -256,8 +256,8 @@ class _Server(uvicorn.Server):
 @contextmanager
 def _signals(server: _Server) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    wanted = (signal.SIGTERM, signal.SIGINT)
-    for number in wanted:
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
         loop.add_signal_handler(number, server.stop)
     # The handlers stay: a second signal must not interrupt the closing of services.
     yield

@@ -60,9 +60,9 @@ class Certificate(ABC):
 
     def load(self, context: ssl.SSLContext) -> None:
         """Use the certificate for new connections; raises UsageError if the files do not fit together."""
-        for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
+        for tls in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
             try:
-                each.load_cert_chain(self.chain, self.key, password="")
+                tls.load_cert_chain(self.chain, self.key, password="")
             except (OSError, ValueError) as error:
                 raise UsageError(
                     f"{self.chain} and {self.key} are not a certificate and its key: {error}; "
@@ -81,7 +81,7 @@ class GivenCertificate(Certificate):
 
     def refresh(self, now: datetime) -> bool:
         try:
-            seen = tuple(each.stat().st_mtime_ns for each in (self.chain, self.key))
+            seen = tuple(path.stat().st_mtime_ns for path in (self.chain, self.key))
             if seen == self._seen:
                 return False
         except OSError as error:
@@ -156,15 +156,15 @@ class OwnCertificate(Certificate):
         return certificate, key
 
     def _constraints(self) -> x509.NameConstraints:
-        domains = [x509.DNSName(each) for each in (*self._domains, *self._below)]
-        addresses = [x509.IPAddress(ip_network(each)) for each in LOCAL_ADDRESSES]
+        domains = [x509.DNSName(domain) for domain in (*self._domains, *self._below)]
+        addresses = [x509.IPAddress(ip_network(address)) for address in LOCAL_ADDRESSES]
         return x509.NameConstraints(permitted_subtrees=[*domains, *addresses], excluded_subtrees=None)
 
     def _names(self) -> x509.SubjectAlternativeName:
-        names = [*self._domains, *self._below, *(f"*.{each}" for each in self._below)]
-        domains = [x509.DNSName(each) for each in names]
+        names = [*self._domains, *self._below, *(f"*.{name}" for name in self._below)]
+        domains = [x509.DNSName(name) for name in names]
         return x509.SubjectAlternativeName(
-            [*domains, *(x509.IPAddress(ip_address(each)) for each in LOCAL_ADDRESSES)]
+            [*domains, *(x509.IPAddress(ip_address(address)) for address in LOCAL_ADDRESSES)]
         )
 
     def _is_good(self, authority: x509.Certificate, now: datetime) -> bool:

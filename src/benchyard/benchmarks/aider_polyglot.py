@@ -55,7 +55,7 @@ class Exercise:
 
 def exercise_folders(data: Path) -> Iterator[tuple[str, Path]]:
     """Yield the language and folder of every exercise, in order; raises UsageError if there is none."""
-    roots = [data, *sorted(each for each in data.glob("*") if each.is_dir())] if data.is_dir() else []
+    roots = [data, *sorted(path for path in data.glob("*") if path.is_dir())] if data.is_dir() else []
     root = next(
         (each for each in roots if any((each / name / _PRACTICE).is_dir() for name in LANGUAGES)), None
     )
@@ -88,7 +88,9 @@ def read_exercise(language: str, folder: Path) -> Exercise:
     missing = [path for path in (*edited, *tests) if path not in files]
     if missing or not edited or not tests:
         raise UsageError(f"{folder}: it lacks {', '.join(missing) or 'names of files in .meta/config.json'}")
-    kept = {path: content for path, content in files.items() if PurePosixPath(path).parts[0] not in _ASIDE}
+    files_kept = {
+        path: content for path, content in files.items() if PurePosixPath(path).parts[0] not in _ASIDE
+    }
     example, why = _example(
         language, edited, {path: files[path] for path in examples if path in files}, files
     )
@@ -97,8 +99,8 @@ def read_exercise(language: str, folder: Path) -> Exercise:
         name=folder.name,
         instructions=_instructions(folder, files),
         solution=tuple(edited),
-        files=kept,
-        tests=frozenset(path for path in kept if path in tests or _OF_TESTS.search(path)),
+        files=files_kept,
+        tests=frozenset(path for path in files_kept if path in tests or _OF_TESTS.search(path)),
         example=example,
         why_no_example=why,
     )
@@ -107,22 +109,22 @@ def read_exercise(language: str, folder: Path) -> Exercise:
 def _config(folder: Path) -> dict[str, object]:
     path = folder / ".meta/config.json"
     try:
-        found = json.loads(path.read_bytes()[:_MOST_BYTES])
+        config = json.loads(path.read_bytes()[:_MOST_BYTES])
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except ValueError as error:
         raise UsageError(f"{path}: this is not valid JSON: {str(error)[:200]}") from error
-    files = found.get("files") if isinstance(found, dict) else None
+    files = config.get("files") if isinstance(config, dict) else None
     if not isinstance(files, dict):
         raise UsageError(f"{path}: it has no `files`")
     return files
 
 
 def _paths(config: Mapping[str, object], name: str) -> list[str]:
-    found = config.get(name) or []
-    if not isinstance(found, list) or not all(isinstance(each, str) and _is_inner(each) for each in found):
+    paths = config.get(name) or []
+    if not isinstance(paths, list) or not all(isinstance(path, str) and _is_inner(path) for path in paths):
         raise UsageError(f".meta/config.json: `{name}` must be a list of files inside the exercise")
-    return [str(PurePosixPath(each)) for each in found]
+    return [str(PurePosixPath(path)) for path in paths]
 
 
 def _is_inner(path: str) -> bool:
@@ -168,8 +170,10 @@ def _example(
     found: dict[str, bytes] = {}
     used, beside = set(), {}
     for path in edited:
-        same = [each for each in examples if PurePosixPath(each).name == PurePosixPath(path).name]
-        alike = [each for each in examples if PurePosixPath(each).suffix == PurePosixPath(path).suffix]
+        same = [example for example in examples if PurePosixPath(example).name == PurePosixPath(path).name]
+        alike = [
+            example for example in examples if PurePosixPath(example).suffix == PurePosixPath(path).suffix
+        ]
         if match := next(iter(same or (alike if len(alike) == 1 else [])), None):
             found[path] = examples[match]
             used.add(match)

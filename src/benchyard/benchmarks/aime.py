@@ -75,14 +75,14 @@ class AimeBenchmark(PublicBenchmark):
     )
 
     def scenarios(self, data: Path, options: ImportOptions) -> Iterator[ScenarioDraft | BrokenItem]:
-        wanted = None if options.variant in (None, _ALL) else options.variant
+        year = None if options.variant in (None, _ALL) else options.variant
         seen: set[str] = set()
         for path in question_sets.data_files(data):
             for found in question_sets.items(path):
                 item = found if isinstance(found, BrokenItem) else _item(path, *found)
                 if isinstance(item, BrokenItem):
                     yield item
-                elif wanted in (None, item.metadata["year"]):
+                elif year in (None, item.metadata["year"]):
                     yield _twice(path, item) if item.name in seen else question_sets.draft(item, options)
                     seen.add(item.name)
 
@@ -124,8 +124,8 @@ def _identity(path: Path, number: int, row: Row) -> tuple[str | None, str, str |
     """Return year, name and exam of a problem, from its row or the names of its file and folder."""
     given = question_sets.first(row, "id", "ID", "problem_idx")
     id = str(number if given is None else given)
-    for told in (id, str(row.get("url") or "")):
-        if known := _EXAM.search(told):
+    for text in (id, str(row.get("url") or "")):
+        if known := _EXAM.search(text):
             return known["year"], f"{known['year']}-{known['exam']}-{known['number']}", known["exam"]
     year = _year(row.get("year")) or _year_in(id) or _year_in(path.stem) or _year_in(path.parent.name)
     plain = _SET.sub("", id).strip("-_ ") or str(number)
@@ -133,10 +133,10 @@ def _identity(path: Path, number: int, row: Row) -> tuple[str | None, str, str |
 
 
 def _year(given: Any) -> str | None:
-    found = _YEAR.fullmatch(str(given))
-    return found[0] if found else None
+    match = _YEAR.fullmatch(str(given))
+    return match[0] if match else None
 
 
 def _year_in(name: str) -> str | None:
-    found = _SET.search(name)
-    return found["year"].rjust(4, "x").replace("xx", "20") if found else None
+    match = _SET.search(name)
+    return match["year"].rjust(4, "x").replace("xx", "20") if match else None

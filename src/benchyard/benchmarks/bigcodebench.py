@@ -59,11 +59,11 @@ def scenarios_of_set(
 ) -> Iterator[ScenarioDraft | BrokenItem]:
     """Yield the scenarios of one of the sets; `prompt` is `complete` or `instruct`."""
     for path in _files(data, is_hard="hard" in benchmark):
-        for found in question_sets.items(path):
-            if isinstance(found, BrokenItem):
-                yield found
+        for item in question_sets.items(path):
+            if isinstance(item, BrokenItem):
+                yield item
                 continue
-            number, row = found
+            number, row = item
             try:
                 yield _draft(benchmark, row, options, prompt)
             except UsageError as error:
@@ -73,31 +73,31 @@ def scenarios_of_set(
 
 def _files(data: Path, *, is_hard: bool) -> list[Path]:
     """Return the files of the right set and version, from a folder that may have several."""
-    found = question_sets.data_files(data)
-    of_set = [path for path in found if ("hard" in str(path.relative_to(data.parent)).lower()) == is_hard]
+    files = question_sets.data_files(data)
+    of_set = [path for path in files if ("hard" in str(path.relative_to(data.parent)).lower()) == is_hard]
     of_version = [path for path in of_set if VERSION in path.name]
-    return of_version or of_set or found
+    return of_version or of_set or files
 
 
 def _draft(benchmark: str, row: Row, options: ImportOptions, prompt: str) -> ScenarioDraft:
-    given = {name: _text(row, name) for name in _FIELDS}
-    known = _TASK.fullmatch(given["task_id"])
+    fields = {name: _text(row, name) for name in _FIELDS}
+    known = _TASK.fullmatch(fields["task_id"])
     if known is None:
-        raise UsageError(f"`task_id` is {given['task_id'][:60]!r}, and should be like `BigCodeBench/13`")
+        raise UsageError(f"`task_id` is {fields['task_id'][:60]!r}, and should be like `BigCodeBench/13`")
     is_small = (options.variant or "").endswith(SMALL)
     scorer: dict[str, Any] = {
         "type": "bigcodebench_scorer",
-        "code_prompt": given["code_prompt"],
-        "test": given["test"],
+        "code_prompt": fields["code_prompt"],
+        "test": fields["test"],
         "entry_point": str(row.get("entry_point") or "task_func"),
         "answer": ANSWER,
     }
-    solution = f"{given['complete_prompt']}\n{given['canonical_solution']}"
+    solution = f"{fields['complete_prompt']}\n{fields['canonical_solution']}"
     if is_small:
-        scorer["modules"] = imported_modules(solution, given["test"])
+        scorer["modules"] = imported_modules(solution, fields["test"])
     request = ScenarioRequest(
         name=f"{benchmark}/{known[1]}",
-        input_context=InputContext(problem_statement=_prompt(given, prompt)),
+        input_context=InputContext(problem_statement=_prompt(fields, prompt)),
         scoring_contract=ScoringContract.model_validate(
             {"scoring_function_parameters": [{"name": "tests", "weight": 1.0, "scorer": scorer}]}
         ),
@@ -105,7 +105,7 @@ def _draft(benchmark: str, row: Row, options: ImportOptions, prompt: str) -> Sce
         metadata={
             PUBLIC_KEY: benchmark,
             ITEM_KEY: known[1],
-            "task_id": given["task_id"],
+            "task_id": fields["task_id"],
             **_labels(benchmark, known[1], row, solution),
             "prompt": prompt,
             ENVIRONMENT_KEY: f"unofficial environment ({SMALL})" if is_small else "official packages",
@@ -146,7 +146,7 @@ def _labels(benchmark: str, number: str, row: Row, solution: str) -> dict[str, s
 
 def imported_modules(*texts: str) -> list[str]:
     """Return the top-level names of modules that these programs import directly or through others."""
-    found: set[str] = set()
+    modules: set[str] = set()
     for text in texts:
         try:
             nodes = list(ast.walk(ast.parse(text)))
@@ -154,12 +154,12 @@ def imported_modules(*texts: str) -> list[str]:
             raise UsageError(f"its code cannot be read: {error}") from error
         for node in nodes:
             if isinstance(node, ast.Import):
-                found |= {alias.name.partition(".")[0] for alias in node.names}
+                modules |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                found.add(node.module.partition(".")[0])
-        if found & {"pandas", "bs4"}:
-            found |= {module for module, sign in _IMPLIED.items() if sign.search(text)}
-    return sorted(found)
+                modules.add(node.module.partition(".")[0])
+        if modules & {"pandas", "bs4"}:
+            modules |= {module for module, sign in _IMPLIED.items() if sign.search(text)}
+    return sorted(modules)
 
 
 COMPLETE, INSTRUCT = "complete", "instruct"

@@ -29,23 +29,23 @@ def canonical_name(given: str) -> str | None:
     known = names()
     if given in known:
         return given
-    wanted = _plain(given)
+    plain = _plain(given)
     for name in known:
         about = load(name).about
-        if wanted in {_plain(each) for each in (name, about.title, *about.aliases)}:
+        if plain in {_plain(alias) for alias in (name, about.title, *about.aliases)}:
             return name
     return None
 
 
 def require_name(given: str) -> str:
     """Return the name like `canonical_name`; raises UsageError with the known names."""
-    found = canonical_name(given)
-    if found is None:
+    name = canonical_name(given)
+    if name is None:
         raise UsageError(
             f"no public benchmark is called {given[:200]!r}{nearest(given, names())}; there are: "
             f"{', '.join(names())}. A folder, or the address of a git repository, can be imported too"
         )
-    return found
+    return name
 
 
 def _plain(text: str) -> str:

@@ -94,12 +94,12 @@ class _Shuffle:
 
 
 def _file(data: Path) -> Path:
-    found = question_sets.data_files(data)
-    named = [path for path in found if path.name == _NAME]
-    found = named or found
-    if len(found) > 1:
+    files = question_sets.data_files(data)
+    named = [path for path in files if path.name == _NAME]
+    files = named or files
+    if len(files) > 1:
         raise UsageError(f"{data}: there are several data files in it; give the one with the questions")
-    return found[0]
+    return files[0]
 
 
 def _item(path: Path, found: tuple[int, Row], shuffle: _Shuffle) -> Question | BrokenItem:
@@ -107,7 +107,7 @@ def _item(path: Path, found: tuple[int, Row], shuffle: _Shuffle) -> Question | B
     try:
         question = question_sets.text(row, "Question")
         options = [question_sets.text(row, name) for name in _COLUMNS]
-        if any(_CANARY.search(each) for each in (question, *options)):
+        if any(_CANARY.search(option) for option in (question, *options)):
             raise UsageError("its canary stands in the question or an option, where models would see it")
     except UsageError as error:
         # Leave out the question's text: it must not be shown.

@@ -67,29 +67,29 @@ def draft(question: Question, options: ImportOptions) -> ScenarioDraft:
 
 def data_files(data: Path) -> list[Path]:
     """Return the files with rows in a folder, or the file itself; raises UsageError if there are none."""
-    found = [data] if data.is_file() else sorted(_below(data, _DEEPEST))
-    found = [path for path in found if is_data(path)]
-    if not found:
+    files = [data] if data.is_file() else sorted(_below(data, _DEEPEST))
+    files = [path for path in files if is_data(path)]
+    if not files:
         raise UsageError(
             f"{data}: there is no data in it: no .jsonl, .jsonl.gz, .json, .csv or .parquet file"
         )
-    if len(found) > MOST_FILES:
+    if len(files) > MOST_FILES:
         raise UsageError(
             f"{data}: it has more than {MOST_FILES} data files; give a folder with the data only"
         )
-    return found
+    return files
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:
     if not folder.is_dir():
         raise UsageError(f"there is no file or folder {folder}")
-    for each in folder.iterdir():
-        if each.name.startswith("."):
+    for path in folder.iterdir():
+        if path.name.startswith("."):
             continue
-        if each.is_file():
-            yield each
-        elif each.is_dir() and depth > 1:
-            yield from _below(each, depth - 1)
+        if path.is_file():
+            yield path
+        elif path.is_dir() and depth > 1:
+            yield from _below(path, depth - 1)
 
 
 def items(path: Path) -> Iterator[tuple[int, Row] | BrokenItem]:
@@ -109,12 +109,12 @@ def first(row: Row, *names: str) -> Any:
 
 def text(row: Row, *names: str) -> str:
     """Return the text of a row under one of these names; raises UsageError with the names it has."""
-    found = first(row, *names)
-    if not isinstance(found, str) or not found.strip():
-        told = " or ".join(f"`{name}`" for name in names)
+    value = first(row, *names)
+    if not isinstance(value, str) or not value.strip():
+        columns = " or ".join(f"`{name}`" for name in names)
         if any(name in row for name in names):
-            raise UsageError(f"its {told} has no text")
+            raise UsageError(f"its {columns} has no text")
         raise UsageError(
-            f"it has no text {told}; it has: {', '.join(str(name)[:60] for name in list(row)[:20])}"
+            f"it has no text {columns}; it has: {', '.join(str(name)[:60] for name in list(row)[:20])}"
         )
-    return found.strip()
+    return value.strip()

@@ -54,12 +54,12 @@ class Paper:
     @property
     def kinds(self) -> list[str]:
         """Ways to get its data: wget, api, huggingface, local; `none` if it needs none."""
-        return sorted({str(each.get("kind") or "none") for each in self.data}) or ["none"]
+        return sorted({str(dataset.get("kind") or "none") for dataset in self.data}) or ["none"]
 
     @property
     def megabytes(self) -> float | None:
         """Size of its data; None if the size of some part is unknown."""
-        sizes = [size for each in self.data for size in _several(each.get("size"))]
+        sizes = [size for dataset in self.data for size in _several(dataset.get("size"))]
         if not sizes or not all(isinstance(size, int | float) for size in sizes):
             return None
         return float(sum(sizes))
@@ -96,11 +96,11 @@ class ScoredPapers:
 def read_papers(papers: Path, tasks: Path) -> ScoredPapers:
     """Read the papers of two files, with the tasks that are scored."""
     found = ScoredPapers()
-    for each in question_sets.items(papers):
-        if isinstance(each, BrokenItem):
-            found.broken.append(each)
+    for item in question_sets.items(papers):
+        if isinstance(item, BrokenItem):
+            found.broken.append(item)
             continue
-        number, row = each
+        number, row = item
         try:
             id = question_sets.text(row, "paper_id")
             found.papers[id] = Paper(id, {**row, "dataset": _data_sets(_parsed(row.get("dataset")))})
@@ -110,33 +110,33 @@ def read_papers(papers: Path, tasks: Path) -> ScoredPapers:
     return found
 
 
-def _add_tasks(found: ScoredPapers, path: Path) -> None:
-    for each in question_sets.items(path):
-        if isinstance(each, BrokenItem):
+def _add_tasks(papers: ScoredPapers, path: Path) -> None:
+    for item in question_sets.items(path):
+        if isinstance(item, BrokenItem):
             # The file cannot be read further: any paper may have had more tasks.
-            found.broken.append(each)
-            found.papers = {
-                id: replace(paper, lost=paper.lost or each.name) for id, paper in found.papers.items()
+            papers.broken.append(item)
+            papers.papers = {
+                id: replace(paper, lost=paper.lost or item.name) for id, paper in papers.papers.items()
             }
             return
-        number, row = each
-        paper = found.papers.get(str(row.get("paper_id") or "").strip())
+        number, row = item
+        paper = papers.papers.get(str(row.get("paper_id") or "").strip())
         try:
             if paper is None:
                 id = question_sets.text(row, "paper_id")
                 raise UsageError(f"its paper {id!r} is not among the papers")
             if (row.get("kind") or _SCORED) != _SCORED:
-                found.papers[paper.id] = replace(paper, unscored=paper.unscored + 1)
+                papers.papers[paper.id] = replace(paper, unscored=paper.unscored + 1)
                 continue
             task = _read_task(question_sets.text(row, "task_id"), paper.id, row)
             if any(task.id == other.id for other in paper.tasks):
                 raise UsageError(f"its paper has another task {task.id!r}")
-            found.papers[paper.id] = replace(paper, tasks=(*paper.tasks, task))
+            papers.papers[paper.id] = replace(paper, tasks=(*paper.tasks, task))
         except UsageError as error:
             broken = _broken(path, number, error)
-            found.broken.append(broken)
+            papers.broken.append(broken)
             if paper is not None:
-                found.papers[paper.id] = replace(paper, lost=paper.lost or broken.name)
+                papers.papers[paper.id] = replace(paper, lost=paper.lost or broken.name)
 
 
 def _read_task(id: str, paper_id: str, row: Row) -> PaperTask:
@@ -166,12 +166,12 @@ def _description(value: Any) -> str:
 def _data_sets(value: Any) -> list[Row]:
     """Return the data sets of a paper, which are given as one object, as a list, or by their names."""
     if isinstance(value, dict):
-        is_named = "kind" not in value and all(isinstance(each, dict) for each in value.values())
+        is_named = "kind" not in value and all(isinstance(inner, dict) for inner in value.values())
         value = list(value.values()) if is_named else [value]
-    found = as_list(value or [], "`dataset`")
-    if not all(isinstance(each, dict) for each in found):
+    datasets = as_list(value or [], "`dataset`")
+    if not all(isinstance(dataset, dict) for dataset in datasets):
         raise UsageError("its `dataset` must be an object, or a list of them")
-    return found
+    return datasets
 
 
 def _parsed(value: Any) -> Any:
@@ -185,7 +185,7 @@ def _parsed(value: Any) -> Any:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(str(each) for each in as_list(value or [], "instructions and parents"))
+    return tuple(str(text) for text in as_list(value or [], "instructions and parents"))
 
 
 def _several(value: Any) -> Iterable[Any]:
@@ -242,8 +242,8 @@ def papers_prompt(paper: Paper, tasks: Sequence[PaperTask], path: str) -> str:
 
     As in the official prompt, the abstract and the link are left out: unlike the text they are not masked.
     """
-    asked = {task.id for task in tasks}
-    earlier = {name for task in tasks for name in task.parents} - asked
+    ids = {task.id for task in tasks}
+    earlier = {name for task in tasks for name in task.parents} - ids
     parts = [_START, _about(paper), _running(paper), *map(_data, paper.data)]
     if more := paper.row.get("other_instructions"):
         parts.append(f"ADDITIONAL AUTHOR INSTRUCTIONS: {more}\n")
@@ -273,13 +273,13 @@ def _about(paper: Paper) -> str:
 
 
 def _running(paper: Paper) -> str:
-    found = paper.requirements
-    language = _listed(found.get("code_language"))
-    packages = _listed(found.get("dependencies"))
+    requirements = paper.requirements
+    language = _listed(requirements.get("code_language"))
+    packages = _listed(requirements.get("dependencies"))
     if not language and not packages:
         return ""
     lines = ["CODE EXECUTION INSTRUCTIONS:", _RULE]
-    if found.get("needs_gpu"):
+    if requirements.get("needs_gpu"):
         lines.append("The paper's authors used a GPU.")
     lines += [f"Programming language: {language}."] if language else []
     lines += [f"Python packages that the work needs: {packages}."] if packages else []
@@ -289,8 +289,10 @@ def _running(paper: Paper) -> str:
 def _data(dataset: dict[str, Any]) -> str:
     lines = [f"DATASET {str(dataset.get('dataset_name') or '').upper()} INSTRUCTIONS:", _RULE]
     lines.append(f"KIND: {dataset.get('kind')}")
-    told = dataset.get("data_instructions")
-    lines += [f"{key}: {value}" for key, value in told.items()] if isinstance(told, dict) else []
+    instructions = dataset.get("data_instructions")
+    lines += (
+        [f"{key}: {value}" for key, value in instructions.items()] if isinstance(instructions, dict) else []
+    )
     for name, title in _PLACES.items():
         if dataset.get(name):
             lines.append(f"{title}: {_listed(dataset[name])}")
@@ -331,7 +333,7 @@ def _blank(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _blank(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_blank(each) for each in value]
+        return [_blank(item) for item in value]
     return 0
 
 
@@ -370,10 +372,10 @@ class ReplicationbenchBenchmark(PublicBenchmark):
 
     def scenarios(self, data: Path, options: ImportOptions) -> Iterator[ScenarioDraft | BrokenItem]:
         files = local_copies.files_in_copy(self.source, data)
-        found = read_papers(files["papers.jsonl"], files["tasks.jsonl"])
-        yield from found.broken
+        papers = read_papers(files["papers.jsonl"], files["tasks.jsonl"])
+        yield from papers.broken
         variant = options.variant or _PAPERS
-        for paper in found.papers.values():
+        for paper in papers.papers.values():
             if variant in (_PAPERS, _ALL) and paper.lost:
                 yield BrokenItem(
                     paper.id,

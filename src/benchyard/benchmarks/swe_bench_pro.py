@@ -165,10 +165,10 @@ def _completed(row: Row, folder: Path) -> Row:
         "instance_dockerfile": f"dockerfiles/instance_dockerfile/{item}/Dockerfile",
     }
     beside = BoundedFolder(folder)
-    found = {
+    texts = {
         name: beside.text(place) for name, place in places.items() if not row.get(name) and beside.has(place)
     }
-    whole = {**row, **found}
+    whole = {**row, **texts}
     if not whole.get("run_script") or not whole.get("parser"):
         raise DatasetError(
             f"the row has no run_script and parser, and {folder / places['run_script']} is not there; clone "
@@ -200,13 +200,13 @@ def draft(row: Row, options: ImportOptions) -> ScenarioDraft:
 
 
 def _dockerfile(row: Row, item: str, commit: str, variant: str) -> str:
-    found = _SOLUTION.search(item)
-    if found is None:
+    match = _SOLUTION.search(item)
+    if match is None:
         raise DatasetError(f"instance_id {item!r} does not end with the commit of its solution")
     if variant == DOCKERFILES:
-        return dockerfile_from_both(row, commit, found[1])
+        return dockerfile_from_both(row, commit, match[1])
     tag = row.get("dockerhub_tag") or image_tag(item, items.text_of(row, "repo"))
-    return dockerfile_from_image(f"{REGISTRY}:{tag}", commit, found[1])
+    return dockerfile_from_image(f"{REGISTRY}:{tag}", commit, match[1])
 
 
 def _graded(row: Row, commit: str) -> bytes:
@@ -243,11 +243,11 @@ def _prompt(row: Row) -> str:
 def _metadata(row: Row, item: str) -> dict[str, str]:
     categories = items.texts_of({"issue_categories": [], **row}, "issue_categories")
     specificity = items.texts_of({"issue_specificity": [], **row}, "issue_specificity")
-    told = {
+    metadata = {
         "repo": items.text_of(row, "repo"),
         "language": items.text_of(row, "repo_language", default=""),
         "category": items.text_of(row, "repo_language", default=""),
         "issue_categories": ", ".join(categories),
         "issue_specificity": ", ".join(specificity),
     }
-    return {ITEM_KEY: item, **{key: value[:1000] for key, value in told.items() if value}}
+    return {ITEM_KEY: item, **{key: value[:1000] for key, value in metadata.items() if value}}

@@ -159,7 +159,7 @@ def _prompt(row: Row, script: str) -> str:
 
 
 def _metadata(row: Row, item: str, variant: str | None) -> dict[str, str]:
-    told = {
+    metadata = {
         "repo": items.text_of(row, "repo"),
         "version": items.text_of(row, "version", default=""),
         "difficulty": items.text_of(row, "difficulty", default=""),
@@ -170,7 +170,7 @@ def _metadata(row: Row, item: str, variant: str | None) -> dict[str, str]:
         "needs": _needs(row),
         "eval_script": "" if row.get("eval_script") else "made from the row, which has none",
     }
-    return {ITEM_KEY: item, **{key: value[:1000] for key, value in told.items() if value}}
+    return {ITEM_KEY: item, **{key: value[:1000] for key, value in metadata.items() if value}}
 
 
 def _needs(row: Row) -> str:

@@ -86,15 +86,15 @@ def loader_place(content: Content) -> tuple[int, int] | None:
 def needed(content: Content) -> list[str]:
     """Return the libraries that a program or library needs; raise ValueError for content no linker writes."""
     entries = list(itertools.islice(_entries(content), _MOST_ENTRIES))
-    if len(entries) == _MOST_ENTRIES or sum(each.tag in (_RPATH, _RUNPATH) for each in entries) > 2:
+    if len(entries) == _MOST_ENTRIES or sum(entry.tag in (_RPATH, _RUNPATH) for entry in entries) > 2:
         raise ValueError("this program has too many instructions for its loader")
-    found = []
+    names = []
     for _entry, _offset, text in _texts(content, (_NEEDED,)):
         name = text.decode("ascii")
         if "/" in name or len(name) > _LONGEST_NAME:
             raise ValueError("this program names a library by a path, or by too long a name")
-        found.append(name)
-    return found
+        names.append(name)
+    return names
 
 
 def with_loader(content: bytes, path: str) -> bytes:
@@ -144,11 +144,11 @@ def _name_loader(content: bytearray | mmap.mmap, path: str) -> bytes:
 
 def _keep_own_paths(content: bytearray | mmap.mmap) -> None:
     for entry, offset, text in list(_search_paths(content)):
-        kept = b":".join(one for one in text.split(b":") if one.startswith((b"$ORIGIN", b"${ORIGIN}")))
-        if not kept:
+        paths = b":".join(one for one in text.split(b":") if one.startswith((b"$ORIGIN", b"${ORIGIN}")))
+        if not paths:
             struct.pack_into("<Q", content, entry.at, _NOTHING)
-        elif kept != text:
-            content[offset : offset + len(text)] = kept.ljust(len(text), b"\0")
+        elif paths != text:
+            content[offset : offset + len(text)] = paths.ljust(len(text), b"\0")
 
 
 def closed_library(content: bytes) -> bytes:
@@ -213,7 +213,7 @@ def self_contained(content: bytes) -> bytes:
 def names(library: Path) -> set[str]:
     """Return the names a library has in its folder: programs ask for the shorter ones."""
     short = library.name.partition(".so")[0]
-    return {each.name for each in library.parent.glob(f"{short}.so*") if each.resolve() == library}
+    return {path.name for path in library.parent.glob(f"{short}.so*") if path.resolve() == library}
 
 
 def _in_dev(folder: re.Match[bytes]) -> bytes:

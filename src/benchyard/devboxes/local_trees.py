@@ -76,7 +76,7 @@ class LocalTrees(Trees):
             raise ImageError(str(error)) from error
 
     async def carry(self, source: Rootfs, onto: Rootfs, paths: tuple[str, ...], target: Path) -> Path:
-        stacks = [([str(layer) for layer in each.layers], each.host_dirs) for each in (source, onto)]
+        stacks = [([str(layer) for layer in place.layers], place.host_dirs) for place in (source, onto)]
         await _run_in_thread(
             carry_paths, stacks[0], stacks[1], paths, str(target), keep_owner=self._keep_owner
         )
@@ -85,7 +85,7 @@ class LocalTrees(Trees):
     async def carry_work(
         self, source: Rootfs, onto: Rootfs, paths: tuple[str, ...], home: str | None, target: Path
     ) -> Path:
-        stacks = [([str(layer) for layer in each.layers], each.host_dirs) for each in (source, onto)]
+        stacks = [([str(layer) for layer in place.layers], place.host_dirs) for place in (source, onto)]
         await _run_in_thread(
             carry_work, stacks[0], stacks[1], paths, home, str(target), keep_owner=self._keep_owner
         )

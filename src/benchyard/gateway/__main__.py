@@ -13,11 +13,11 @@ def main() -> int:
     """Start the gateway of the folder named on the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchyard.gateway")
     parser.add_argument("folder", type=Path)
-    for each in fields(GatewayOptions):
-        parser.add_argument(f"--{each.name}", type=float, default=each.default)
-    given = vars(parser.parse_args())
+    for field in fields(GatewayOptions):
+        parser.add_argument(f"--{field.name}", type=float, default=field.default)
+    options = vars(parser.parse_args())
     try:
-        return start(given.pop("folder").absolute(), GatewayOptions(**given))
+        return start(options.pop("folder").absolute(), GatewayOptions(**options))
     except OSError as error:
         return complain(error)
 

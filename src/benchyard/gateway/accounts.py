@@ -18,11 +18,11 @@ from benchyard.gateway.records.writer import CallTally, Recorder
 class Tally:
     """Running usage of one grant; continues from the grant's record on disk."""
 
-    def __init__(self, kept: GrantHistory | None = None) -> None:
-        self._spent = kept.spent if kept else GrantUsage()
-        self.unmetered = kept.unmetered if kept else 0
+    def __init__(self, recorded: GrantHistory | None = None) -> None:
+        self._spent = recorded.spent if recorded else GrantUsage()
+        self.unmetered = recorded.unmetered if recorded else 0
         """Calls whose usage is unknown although they may have used something."""
-        self._last_number = kept.last_number if kept else 0
+        self._last_number = recorded.last_number if recorded else 0
         self._held = 0
         self._held_since = 0.0
         self._settling: set[asyncio.Future[Any]] = set()
@@ -117,14 +117,14 @@ def budget_refusal(budget: GrantBudget, tallies: Iterable[Tally], whose: str) ->
         return None
     counted = list(tallies)
     spent = [tally.spent for tally in counted]
-    asked = sum(each.requests for each in spent)
-    if budget.requests is not None and asked >= budget.requests:
-        return f"the budget of the {whose} is used up: {asked} of {budget.requests} requests"
-    tokens = sum(each.usage.total_tokens for each in spent)
+    calls = sum(account.requests for account in spent)
+    if budget.requests is not None and calls >= budget.requests:
+        return f"the budget of the {whose} is used up: {calls} of {budget.requests} requests"
+    tokens = sum(account.usage.total_tokens for account in spent)
     if budget.tokens is not None and tokens >= budget.tokens:
         return f"the budget of the {whose} is used up: {tokens} of {budget.tokens} tokens"
     if budget.usd is not None:
-        costs = [each.cost_usd for each in spent]
+        costs = [account.cost_usd for account in spent]
         known = [cost for cost in costs if cost is not None]
         if len(known) < len(costs):
             return (
@@ -184,9 +184,9 @@ class TokenAccounts:
         if grant.group is not None:
             await self._take_up_groups()
         if grant.id not in self._accounts:
-            kept = await self._recorder.kept(grant.id)
+            recorded = await self._recorder.kept(grant.id)
             # Two concurrent requests for the same grant must share one account.
-            self._accounts.setdefault(grant.id, Account(grant, self._known(grant) or Tally(kept)))
+            self._accounts.setdefault(grant.id, Account(grant, self._known(grant) or Tally(recorded)))
         account = self._accounts[grant.id]
         self._by_token.pop(_hash(account.grant.token), None)
         account.grant, account.ended = grant, None
@@ -237,10 +237,10 @@ class TokenAccounts:
             await account.tally.settled()
             await self._recorder.kept(grant_id)
             return account.tally.spent
-        kept = await self._recorder.kept(grant_id)
-        if kept is None:
+        recorded = await self._recorder.kept(grant_id)
+        if recorded is None:
             raise NotFound(f"the gateway knows no grant {grant_id}")
-        return kept.spent
+        return recorded.spent
 
     async def revoke(self, grant_id: str) -> GrantUsage:
         """End a token and its open requests; a token that has ended already is fine. Raises NotFound."""
@@ -278,7 +278,7 @@ class TokenAccounts:
         """Yield every token and key, so that they can be kept out of logs."""
         for account in self.accounts():
             yield account.grant.token
-            yield from (each.key for each in account.grant.upstreams.values() if each.key)
+            yield from (upstream.key for upstream in account.grant.upstreams.values() if upstream.key)
 
     def _known(self, grant: Grant) -> Tally | None:
         return self._groups.get(grant.group or "", {}).get(grant.id)
@@ -289,9 +289,9 @@ class TokenAccounts:
             self._earlier = asyncio.ensure_future(self._recorder.of_groups())
             for group, members in (await self._earlier).items():
                 known = self._groups.setdefault(group, {})
-                for grant_id, kept in members.items():
+                for grant_id, members_kept in members.items():
                     account = self._accounts.get(grant_id)
-                    known.setdefault(grant_id, account.tally if account else Tally(kept))
+                    known.setdefault(grant_id, account.tally if account else Tally(members_kept))
         await self._earlier
 
 

@@ -38,7 +38,7 @@ _LOG = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 0.02
 _ERRORS: dict[str, type[BenchyardError]] = {
-    each.code: each for each in (UsageError, NotFound, Conflict, TooLarge, StoreError)
+    kind.code: kind for kind in (UsageError, NotFound, Conflict, TooLarge, StoreError)
 }
 _PASSED_ON = ("SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 """Variables of the server's environment that the gateway gets: those for reaching upstreams, and no key."""
@@ -231,7 +231,7 @@ class Gateway:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise from_os(error) from error
-        values = [f"--{each.name}={getattr(self._options, each.name)}" for each in fields(GatewayOptions)]
+        values = [f"--{field.name}={getattr(self._options, field.name)}" for field in fields(GatewayOptions)]
         # Start it in a thread: uvloop waits for the end of a pipe that the gateway itself keeps open.
         ran = await asyncio.to_thread(
             subprocess.run,

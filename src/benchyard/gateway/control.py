@@ -100,8 +100,8 @@ class Control:
         except OSError:
             # The client has gone again, or no descriptor is left: then the loop calls this again.
             return
-        told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        if struct.unpack("3i", told)[1] != os.getuid():
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        if struct.unpack("3i", credentials)[1] != os.getuid():
             connection.close()
             return
         spoken: list[Channel] = []

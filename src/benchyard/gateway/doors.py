@@ -110,7 +110,7 @@ class ServedDoors:
 
     async def close(self, devbox_id: str) -> None:
         """Close the doors of a devbox; a devbox without doors is fine."""
-        for name, kind in [each for each in self._doors if each[0] == devbox_id]:
+        for name, kind in [door for door in self._doors if door[0] == devbox_id]:
             await self.close_kind(name, kind)
 
     async def close_kind(self, devbox_id: str, kind: str) -> None:
@@ -168,8 +168,8 @@ class EgressDoor(Door):
 
     def refused(self) -> dict[str, int]:
         """Return how often each host was refused, by its name and port."""
-        found = self._served.log.refused() if self._served is not None else []
-        return {f"{entry.host}:{entry.port}": entry.count for entry in found}
+        refusals = self._served.log.refused() if self._served is not None else []
+        return {f"{entry.host}:{entry.port}": entry.count for entry in refusals}
 
     def change(self, rules: Rules) -> None:
         """Apply other rules, and end connections that they do not allow."""

@@ -93,7 +93,9 @@ async def _work(
         await _until_unneeded(control, ledger, options.lease_seconds, folder)
     finally:
         await control.close()
-        await asyncio.gather(*(ledger.end(each, "the gateway was stopped") for each in ledger.accounts()))
+        await asyncio.gather(
+            *(ledger.end(account, "the gateway was stopped") for account in ledger.accounts())
+        )
         await doors.close_all()
         await upstreams.close()
         await recorder.close()

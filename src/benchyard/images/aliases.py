@@ -21,10 +21,10 @@ class Aliases:
     def all(self) -> Mapping[str, str]:
         """Return every alias, by reference."""
         try:
-            found = json.loads(self._path.read_bytes())
+            aliases = json.loads(self._path.read_bytes())
         except FileNotFoundError:
             return {}
-        return {str(reference): str(image) for reference, image in sorted(found.items())}
+        return {str(reference): str(image) for reference, image in sorted(aliases.items())}
 
     def find(self, reference: str) -> str | None:
         """Return the image that stands in for a reference in any spelling; None if there is none."""

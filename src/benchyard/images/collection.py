@@ -96,21 +96,23 @@ class Collector:
 
     async def _candidates(self) -> list[Image | None]:
         """Return the removable images, oldest use first; None is the builder's cache."""
-        kept = await self._kept()
-        images = [each for each in await self._store.list() if each.kind == "image" and each.id not in kept]
-        aged: list[tuple[float, Image | None]] = [(self.last_used(each), each) for each in images]
+        named = await self._kept()
+        images = [
+            image for image in await self._store.list() if image.kind == "image" and image.id not in named
+        ]
+        aged: list[tuple[float, Image | None]] = [(self.last_used(image), image) for image in images]
         aged.append((self._builder.last_used(), None))
         return [each for _, each in sorted(aged, key=lambda pair: pair[0])]
 
     async def _kept(self) -> set[str]:
-        kept = self.pins.all()
+        named = self.pins.all()
         for holder in self._store.holders():
             if held := await self._store.held(holder):
-                kept.add(held.id)
+                named.add(held.id)
         for in_use in self._in_use:
-            kept |= await in_use()
+            named |= await in_use()
         aliased = set(self.aliases.all().values())
-        return kept | {image.id for image in await self._store.list() if {image.id, image.name} & aliased}
+        return named | {image.id for image in await self._store.list() if {image.id, image.name} & aliased}
 
     async def _remove(self, image: Image) -> bool:
         # A devbox may have started from it since the images were listed.

@@ -158,7 +158,7 @@ class ImageArchive:
     def __init__(self, files: Mapping[str, Path | bytes]) -> None:
         self._members = [_Member.of(name, content) for name, content in files.items()]
         self._end = b"\0" * 2 * _BLOCK
-        sizes = (len(each.header) + each.size + len(each.padding) for each in self._members)
+        sizes = (len(member.header) + member.size + len(member.padding) for member in self._members)
         self.size = len(self._end) + sum(sizes)
 
     async def chunks(self) -> AsyncIterator[bytes]:

@@ -117,7 +117,7 @@ def host_entries(root: Path) -> Iterator[HostEntry]:
 
 def _allowed(root: Path, allowed: str) -> Iterator[HostEntry]:
     parent, name = os.path.split(allowed)
-    if any((root / each).is_symlink() for each in (parent, *map(str, Path(parent).parents))):
+    if any((root / folder).is_symlink() for folder in (parent, *map(str, Path(parent).parents))):
         return
     if not name.endswith("*"):
         yield from _entries(root, allowed, _DEEPEST)
@@ -429,7 +429,7 @@ def resolv_conf(root: Path) -> bytes:
 
 
 def _add_host_dirs(root: Path, tar: LayerTar) -> tuple[str, ...]:
-    found = []
+    folders = []
     for name in HOST_DIRS:
         path = root / name
         if path.is_symlink():
@@ -438,10 +438,10 @@ def _add_host_dirs(root: Path, tar: LayerTar) -> tuple[str, ...]:
                 tar.link(name, link)
         elif path.is_dir():
             tar.directory(name)
-            found.append(name)
-    if "usr" not in found:
+            folders.append(name)
+    if "usr" not in folders:
         raise ImageError(f"the default image needs {root / 'usr'} to be a directory; import an image instead")
-    return tuple(found)
+    return tuple(folders)
 
 
 def _add_host_files(root: Path, tar: LayerTar) -> None:
@@ -459,8 +459,8 @@ def _add_host_files(root: Path, tar: LayerTar) -> None:
 
 def _packages(root: Path) -> list[str]:
     """Return the names of the package database's file lists: dpkg complains about each missing one."""
-    found = sorted(path.name for path in (root / "var/lib/dpkg/info").glob("*.list"))
-    return found[:_MOST_PACKAGES]
+    names = sorted(path.name for path in (root / "var/lib/dpkg/info").glob("*.list"))
+    return names[:_MOST_PACKAGES]
 
 
 _SKELETON_VERSION = "1"
@@ -504,11 +504,11 @@ def system_name(fingerprint: str) -> str:
 
 def _os_release(root: Path) -> dict[str, str]:
     text = _text(root / "etc/os-release") or _text(root / "usr/lib/os-release")
-    found = {}
+    fields = {}
     for line in text.splitlines():
         key, _, value = line.partition("=")
-        found[key.strip()] = "".join(shlex.split(value, comments=True)) if _balanced(value) else value
-    return found
+        fields[key.strip()] = "".join(shlex.split(value, comments=True)) if _balanced(value) else value
+    return fields
 
 
 def _balanced(value: str) -> bool:

@@ -121,7 +121,7 @@ def clear_partial_records(folder: Path) -> None:
 
 
 def _image(record: dict[str, Any]) -> Image:
-    known = {each.name for each in fields(Image)}
+    known = {field.name for field in fields(Image)}
     values = {name: value for name, value in record.items() if name in known}
     for name in ("layers", "host_dirs", "entrypoint", "command"):
         values[name] = tuple(values.get(name, ()))

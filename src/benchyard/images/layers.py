@@ -39,7 +39,7 @@ class Layers:
         try:
             yield pins
         finally:
-            self._pins = [each for each in self._pins if each is not pins]
+            self._pins = [pin for pin in self._pins if pin is not pins]
 
     @contextlib.asynccontextmanager
     async def scratch(self) -> AsyncIterator[Path]:
@@ -137,23 +137,23 @@ class Layers:
 
     async def sync(self) -> None:
         """Return once all layers are on disk; callers that arrive during a sync share the next one."""
-        wanted = self._syncs_begun + 1
+        turn = self._syncs_begun + 1
         async with self._syncing:
-            if self._syncs_done >= wanted:
+            if self._syncs_done >= turn:
                 return
-            self._syncs_begun = wanted = self._syncs_begun + 1
+            self._syncs_begun = turn = self._syncs_begun + 1
             await self._trees.sync(self._layers)
-            self._syncs_done = wanted
+            self._syncs_done = turn
 
     async def sweep(self, named: set[str], among: set[str] | None = None) -> None:
         """Remove layers that are neither named nor pinned, among these or all.
 
         They are set aside at once, so that no new image can use them.
         """
-        kept = named.union(*self._pins)
+        in_use = named.union(*self._pins)
         aside = []
         for path in self._layers.iterdir() if among is None else map(self.path, among):
-            if path.name not in kept and path.exists():
+            if path.name not in in_use and path.exists():
                 aside.append(path.rename(self._partial / secrets.token_hex(8)))
                 self._sizes.pop(path.name, None)
         for path in aside:

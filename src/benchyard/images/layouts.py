@@ -84,7 +84,7 @@ def file_digest(path: Path) -> str:
 
 def _read_oci(folder: Path) -> ImageLayout:
     index = _json(_member(folder, "index.json"))
-    chosen = {each["digest"]: each for each in _candidates(folder, index, _DEEPEST_INDEX)}
+    chosen = {candidate["digest"]: candidate for candidate in _candidates(folder, index, _DEEPEST_INDEX)}
     if len(chosen) > 1:
         raise ImageError(f"the archive holds {len(chosen)} images: export the one you want and import that")
     if not chosen:
@@ -104,7 +104,7 @@ def _read_oci(folder: Path) -> ImageLayout:
 
 def _candidates(folder: Path, index: Any, depth: int) -> list[dict[str, Any]]:
     """Return descriptors of the images for this machine."""
-    found: list[dict[str, Any]] = []
+    images: list[dict[str, Any]] = []
     for descriptor in index["manifests"]:
         if not _is_for_us(descriptor):
             continue
@@ -113,10 +113,10 @@ def _candidates(folder: Path, index: Any, depth: int) -> list[dict[str, Any]]:
             if depth == 0:
                 raise ImageError("the archive's indexes are nested too deep")
             inner = _candidates(folder, _json(_blob(folder, descriptor["digest"])), depth - 1)
-            found.extend(inner[:1])
+            images.extend(inner[:1])
         else:
-            found.append(descriptor)
-    return found
+            images.append(descriptor)
+    return images
 
 
 def _is_for_us(descriptor: dict[str, Any]) -> bool:
@@ -176,26 +176,26 @@ def _is_compressed(path: Path) -> bool:
         return file.read(6).startswith(_COMPRESSED)
 
 
-def image_config(found: dict[str, Any]) -> ImageConfig:
+def image_config(config: dict[str, Any]) -> ImageConfig:
     """Return the settings for running a program, from the `config` of an image's configuration."""
-    pairs = (str(each).partition("=") for each in found.get("Env") or ())
-    command = [*(found.get("Entrypoint") or ()), *(found.get("Cmd") or ())]
+    pairs = (str(line).partition("=") for line in config.get("Env") or ())
+    command = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
     return ImageConfig(
         env={name: value for name, _, value in pairs if name},
-        user=str(found["User"]) if found.get("User") else None,
-        working_directory=str(found["WorkingDir"]) if found.get("WorkingDir") else None,
-        entrypoint=tuple(str(each) for each in command),
-        command=tuple(str(each) for each in found.get("Cmd") or ()),
+        user=str(config["User"]) if config.get("User") else None,
+        working_directory=str(config["WorkingDir"]) if config.get("WorkingDir") else None,
+        entrypoint=tuple(str(word) for word in command),
+        command=tuple(str(word) for word in config.get("Cmd") or ()),
     )
 
 
 def _blob(folder: Path, digest: Any) -> Path:
     """Return a blob whose content matches its digest."""
-    found = _DIGEST.fullmatch(str(digest))
-    if not found:
+    match = _DIGEST.fullmatch(str(digest))
+    if not match:
         raise ImageError(f"the archive uses the digest {str(digest)[:100]!r}; only sha256 is understood")
-    path = _member(folder, f"blobs/sha256/{found[1]}")
-    if file_digest(path) != found[1]:
+    path = _member(folder, f"blobs/sha256/{match[1]}")
+    if file_digest(path) != match[1]:
         raise ImageError(f"{path.name} in the archive is not what its digest says: make the archive again")
     return path
 

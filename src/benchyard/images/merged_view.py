@@ -75,9 +75,9 @@ class MergedView:
 
     def _look_up(self, parts: tuple[str, ...]) -> MergedEntry | None:
         for layer in self._layers:
-            found, hides = _in_layer(layer, parts)
-            if found is not None or hides:
-                return found
+            entry, hides = _in_layer(layer, parts)
+            if entry is not None or hides:
+                return entry
         return None
 
 

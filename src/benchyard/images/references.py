@@ -16,15 +16,15 @@ _OLD_HOMES = ("index.docker.io", "registry-1.docker.io")
 
 def normal_reference(text: str) -> str:
     """Return the full form, as `docker.io/library/ubuntu:latest` for `ubuntu`; raises UsageError."""
-    found = _REFERENCE.fullmatch(text)
-    registry, path = _split(found["name"]) if found else ("", "")
-    if not found or not _PATH.fullmatch(path):
+    match = _REFERENCE.fullmatch(text)
+    registry, path = _split(match["name"]) if match else ("", "")
+    if not match or not _PATH.fullmatch(path):
         message = (
             f"{text[:200]!r} is not a reference to an image: it looks like ubuntu:22.04 or "
             "registry.example/team/image:tag, in small letters"
         )
         raise UsageError(message)
-    end = found["digest"] or found["tag"] or ":latest"
+    end = match["digest"] or match["tag"] or ":latest"
     return f"{registry}/{path}{end}"
 
 

@@ -130,15 +130,15 @@ class ImageStore:
         label = Label(name) if isinstance(name, str) else name
         self.check_name(label.name)
         async with self._keeping() as pins:
-            found = await self._brought_in(source, pins)
-            made = Image(
+            layers = await self._brought_in(source, pins)
+            image = Image(
                 label.id,
                 label.name,
-                found.layers,
+                layers.layers,
                 request_hash=label.request_hash,
                 stands_for=label.stands_for,
             )
-            return await self._register(_configured(made, found))
+            return await self._register(_configured(image, layers))
 
     def check_name(self, name: str) -> None:
         """Raise UsageError or Conflict if an image cannot have this name."""
@@ -150,9 +150,9 @@ class ImageStore:
         """Import an archive as a snapshot of this id; also return the notes in it."""
         check_id(image_id)
         async with self._keeping() as pins:
-            found = await self._brought_in(source, pins)
-            made = Image(image_id, image_id, found.layers, kind="snapshot")
-            return await self._register(_configured(made, found)), found.notes
+            layers = await self._brought_in(source, pins)
+            image = Image(image_id, image_id, layers.layers, kind="snapshot")
+            return await self._register(_configured(image, layers)), layers.notes
 
     async def _brought_in(self, source: Path | LayerSource, pins: set[str]) -> ImportedImage:
         if isinstance(source, Path):
@@ -430,8 +430,10 @@ class ImageStore:
             self._loose = {name for name in self._loose if self._layers.path(name).exists()}
 
 
-def _configured(image: Image, found: ImportedImage) -> Image:
-    config = {each.name: getattr(found.config, each.name) for each in dataclasses.fields(found.config)}
+def _configured(image: Image, imported: ImportedImage) -> Image:
+    config = {
+        field.name: getattr(imported.config, field.name) for field in dataclasses.fields(imported.config)
+    }
     return dataclasses.replace(image, **config)
 
 

@@ -28,10 +28,10 @@ _ADDRESS = re.compile(r"(?P<scheme>https?|git)://(?P<host>[!-.0-~]+)(/[!-~]*)?")
 
 def _address(text: str) -> str:
     """Refuse local paths, text that a program would read as an option or command, and visible passwords."""
-    found = _ADDRESS.fullmatch(text)
-    if found is None:
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
         raise ValueError("must be an address that begins with https://, http:// or git://")
-    if "@" in found["host"]:
+    if "@" in match["host"]:
         raise ValueError("must have no name or password in it; give the token of a repository with its mount")
     return text
 
@@ -94,8 +94,8 @@ class AgentSource(Model):
     @model_validator(mode="after")
     def _one_part(self) -> Self:
         parts = {"npm": self.npm, "pip": self.pip, "git": self.git, "object": self.object}
-        given = [name for name, part in parts.items() if part is not None]
-        if given != [self.type]:
+        names = [name for name, part in parts.items() if part is not None]
+        if names != [self.type]:
             raise ValueError(f"a source of type {self.type!r} needs the part {self.type!r} and no other")
         return self
 

@@ -64,8 +64,8 @@ def _brief(value: Any) -> str:
             else f"{type(value).__name__}(...)"
         )
     if isinstance(value, list | tuple | dict | set | frozenset) and len(value) > 0:
-        told = f"{len(value)} of {_kind(value)}" if len(value) > 3 else repr(value)
-        return told if len(told) <= LONGEST_SHOWN else f"{len(value)} of {_kind(value)}"
+        text = f"{len(value)} of {_kind(value)}" if len(value) > 3 else repr(value)
+        return text if len(text) <= LONGEST_SHOWN else f"{len(value)} of {_kind(value)}"
     if isinstance(value, str) and len(value) > LONGEST_SHOWN:
         return f"{value[: LONGEST_SHOWN // 2]!r}... {len(value)} characters"
     return repr(value)

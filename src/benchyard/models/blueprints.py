@@ -89,8 +89,8 @@ class BlueprintRequest(Model):
     @property
     def base_reference(self) -> str | None:
         """Return the image of the Dockerfile's first FROM; None if there is no Dockerfile."""
-        found = _FROM.search(self.dockerfile or "")
-        return found[1] if found else None
+        match = _FROM.search(self.dockerfile or "")
+        return match[1] if match else None
 
     def shown(self) -> "BlueprintRequest":
         """Return a copy without the sealed values."""

@@ -67,46 +67,46 @@ class Condition:
         """Tell whether it holds for an item; an item without the label equals and matches no value."""
         values = values_of(item, self.key)
         if self.is_pattern:
-            found = any(matches(self.value, each) for each in values)
+            is_match = any(matches(self.value, value) for value in values)
         else:
-            found = any(each == self.value or _is_like(each, self.value) for each in values)
-        return found is not self.operator.startswith("!")
+            is_match = any(value == self.value or _is_like(value, self.value) for value in values)
+        return is_match is not self.operator.startswith("!")
 
 
 def parse_condition(text: str) -> list[Condition]:
     """Return the alternatives of a text; raises UsageError that shows the syntax of a condition."""
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     for part in text.split(_OR):
         condition = _condition(part)
         if condition is not None:
-            found.append(condition)
-        elif found:
+            conditions.append(condition)
+        elif conditions:
             # This ` or ` is a part of the value.
-            last = found.pop()
-            found.append(Condition(last.key, last.operator, f"{last.value}{_OR}{part}"))
+            last = conditions.pop()
+            conditions.append(Condition(last.key, last.operator, f"{last.value}{_OR}{part}"))
         else:
             raise UsageError(
                 f"{text[:200]!r} is not a condition: write key=value, key!=value, key~=regex or key!~regex, "
                 "with ` or ` between alternatives"
             )
-    return found
+    return conditions
 
 
 def condition_groups(texts: Sequence[str]) -> list[list[Condition]]:
     """Return the groups of conditions; of each group, one condition must hold."""
-    found: list[list[Condition]] = []
+    groups: list[list[Condition]] = []
     same: dict[str, list[Condition]] = {}
     for text in texts:
         alternatives = parse_condition(text)
         first = alternatives[0]
         if len(alternatives) > 1 or first.operator != "=":
-            found.append(alternatives)
+            groups.append(alternatives)
         elif first.key in same:
             same[first.key].append(first)
         else:
             same[first.key] = [first]
-            found.append(same[first.key])
-    return found
+            groups.append(same[first.key])
+    return groups
 
 
 def choose(
@@ -118,11 +118,11 @@ def choose(
 ) -> list[L]:
     """Return the items for which each group has a condition that holds, and whose names match the globs."""
     return [
-        each
-        for each in items
-        if all(any(one.holds(each, matches) for one in group) for group in wanted)
-        and (not include or _fits(each, include))
-        and not _fits(each, exclude)
+        item
+        for item in items
+        if all(any(one.holds(item, matches) for one in group) for group in wanted)
+        and (not include or _fits(item, include))
+        and not _fits(item, exclude)
     ]
 
 
@@ -136,13 +136,13 @@ def near_misses(
     """Explain why nothing was chosen, and name the closest values there are."""
     for group in wanted:
         if not choose(items, [group], matches=matches):
-            told = _OR.join(one.text for one in group)
-            return f"no scenario fits the filter {told[:300]}{_close(items, group[0])}"
+            text = _OR.join(one.text for one in group)
+            return f"no scenario fits the filter {text[:300]}{_close(items, group[0])}"
     for glob in include:
-        if not any(_fits(each, [glob]) for each in items):
+        if not any(_fits(item, [glob]) for item in items):
             return f"no scenario has a name that fits --include {glob[:200]}{_close_names(items, glob)}"
-    told = " and ".join(_OR.join(one.text for one in group) for group in wanted)
-    parts = [f"the filter {told[:300]}"] if told else []
+    text = " and ".join(_OR.join(one.text for one in group) for group in wanted)
+    parts = [f"the filter {text[:300]}"] if text else []
     parts += ["--include"] if include else []
     parts += ["--exclude"] if exclude else []
     return f"no scenario is left by {', '.join(parts)} together; each of them alone leaves some"
@@ -156,8 +156,8 @@ def values_of(item: Selectable, key: str) -> list[str]:
         return [item.id]
     metadata = item.metadata or {}
     keys = TAG_KEYS if key in TAG_KEYS else (key,)
-    found = [metadata[each] for each in keys if each in metadata]
-    return list(dict.fromkeys(part for value in found for part in [value, *_parts(value)]))
+    values = [metadata[each] for each in keys if each in metadata]
+    return list(dict.fromkeys(part for value in values for part in [value, *_parts(value)]))
 
 
 @dataclass(frozen=True)
@@ -178,18 +178,18 @@ def question(
     """Return the input of `answer`; labels that no condition mentions come without their values."""
     keys = {one.key for group in wanted for one in group}
     keys |= set(TAG_KEYS) if keys & set(TAG_KEYS) else set()
-    told = []
-    for each in items:
-        labels = {key: value if key in keys else "" for key, value in (each.metadata or {}).items()}
-        told.append((each.id, each.name, labels))
+    texts = []
+    for item in items:
+        labels = {key: value if key in keys else "" for key, value in (item.metadata or {}).items()}
+        texts.append((item.id, item.name, labels))
     asked = [[(one.key, one.operator, one.value) for one in group] for group in wanted]
-    return marshal.dumps((told, asked, list(include), list(exclude)))
+    return marshal.dumps((texts, asked, list(include), list(exclude)))
 
 
 def answer(content: BinaryIO) -> dict[str, object]:
     """Return as `chosen` the positions of the chosen items, or as `problem` why none is; for workers."""
     told, asked, include, exclude = marshal.load(content)  # noqa: S302  (the server's own)
-    items = [Item(*each) for each in told]
+    items = [Item(*item) for item in told]
     wanted = [[Condition(*one) for one in group] for group in asked]
     patterns: dict[str, re.Pattern[str]] = {}
     for one in (one for group in wanted for one in group if one.is_pattern):
@@ -201,7 +201,7 @@ def answer(content: BinaryIO) -> dict[str, object]:
     def matches(pattern: str, text: str) -> bool:
         return patterns[pattern].search(text) is not None
 
-    fitting = {id(each) for each in choose(items, wanted, include, exclude, matches)}
+    fitting = {id(item) for item in choose(items, wanted, include, exclude, matches)}
     if not fitting and items:
         return {"problem": near_misses(items, wanted, include, exclude, matches)}
     return {"chosen": [place for place, each in enumerate(items) if id(each) in fitting]}
@@ -247,12 +247,12 @@ def _close(items: Sequence[Selectable], condition: Condition) -> str:
         return _close_names(items, condition.value)
     if condition.key == "id":
         return ""
-    values = list(dict.fromkeys(value for each in items for value in values_of(each, condition.key)))
+    values = list(dict.fromkeys(value for item in items for value in values_of(item, condition.key)))
     if values:
         listed = ", ".join(value[:_LONGEST] for value in values[:_MOST_TOLD])
         more = f" and {len(values) - _MOST_TOLD} more" if len(values) > _MOST_TOLD else ""
         return f"; {condition.key[:_LONGEST]} is {listed}{more}"
-    keys = list(dict.fromkeys(key for each in items for key in each.metadata or {}))
+    keys = list(dict.fromkeys(key for item in items for key in item.metadata or {}))
     close = difflib.get_close_matches(condition.key[:_LONGEST], keys[:_MOST_COMPARED], n=1)
     if close:
         return f"; did you mean {close[0]!r}?"
@@ -267,8 +267,8 @@ def _close_names(items: Sequence[Selectable], given: str) -> str:
         for value in values_of(each, "name"):
             names.setdefault(value[:_LONGEST], each.name[:_LONGEST])
     close = difflib.get_close_matches(plain, list(names), n=3, cutoff=0.5)
-    found = list(dict.fromkeys(names[each] for each in close))
-    if found:
-        return f"; did you mean {' or '.join(map(repr, found))}?"
-    listed = ", ".join(each.name[:_LONGEST] for each in items[:3])
+    near = list(dict.fromkeys(names[item] for item in close))
+    if near:
+        return f"; did you mean {' or '.join(map(repr, near))}?"
+    listed = ", ".join(item.name[:_LONGEST] for item in items[:3])
     return f"; there are {len(items)}, such as {listed}" if items else ""

@@ -208,8 +208,8 @@ class Devbox(Record):
     @property
     def gateway_specs(self) -> dict[str, GatewaySpec] | None:
         """Return the gateways that it was created with, by the prefix of their variables."""
-        made_with = [each for each in self.doors if each.prefix]
-        return {str(each.prefix): GatewaySpec.model_validate(each.model_dump()) for each in made_with} or None
+        made_with = [door for door in self.doors if door.prefix]
+        return {str(spec.prefix): GatewaySpec.model_validate(spec.model_dump()) for spec in made_with} or None
 
     def columns(self) -> Columns:
         """Index by name, status, and the blueprint or snapshot it was made from."""

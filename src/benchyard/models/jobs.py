@@ -349,8 +349,8 @@ class Job(Record):
     def ended_preparations(self, at_ms: int) -> list[Preparation]:
         """Return its preparations; those that were cut short get this end time."""
         return [
-            each if each.end_time_ms else each.model_copy(update={"end_time_ms": at_ms})
-            for each in self.preparations
+            preparation if preparation.end_time_ms else preparation.model_copy(update={"end_time_ms": at_ms})
+            for preparation in self.preparations
         ]
 
     def asked(self, request_id: str | None) -> "Job":

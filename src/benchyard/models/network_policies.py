@@ -73,8 +73,8 @@ class Egress(Model):
 
     def changed(self, change: NetworkPolicyChange) -> "Egress":
         """Return a copy with the fields of a change; allowing all destinations allows devboxes too."""
-        given = {name: getattr(change, name) for name in Egress.model_fields}
-        new = self.model_copy(update={name: value for name, value in given.items() if value is not None})
+        fields = {name: getattr(change, name) for name in Egress.model_fields}
+        new = self.model_copy(update={name: value for name, value in fields.items() if value is not None})
         return new.model_copy(update={"allow_devbox_to_devbox": True}) if new.allow_all else new
 
 

@@ -228,21 +228,20 @@ class ContractResult(Model):
     @property
     def answer_failure(self) -> str | None:
         """Return how the answer made a scorer fail, which counts 0 for it; None if it did not."""
-        wrong = (each for each in self.scoring_function_results if each.cause == "answer")
-        return next((f"scorer {each.scoring_function_name!r}: {each.reason}" for each in wrong), None)
+        wrong = (result for result in self.scoring_function_results if result.cause == "answer")
+        return next((f"scorer {result.scoring_function_name!r}: {result.reason}" for result in wrong), None)
 
     @property
     def scorer_note(self) -> str | None:
         """Return the last output line of the first scorer that did not give 1; None if all did."""
-        for each in self.scoring_function_results:
-            if each.state == "complete" and each.score < _FULL:
-                lines = [line.strip() for line in each.output.splitlines() if line.strip()]
+        for result in self.scoring_function_results:
+            if result.state == "complete" and result.score < _FULL:
+                lines = [line.strip() for line in result.output.splitlines() if line.strip()]
                 # The last line of a script's output may be just its score.
                 said = [line for line in lines if not _is_number(line)][-1:] or lines[-1:]
-                told = "".join(said)[:_LONGEST_NOTE]
-                return (
-                    f"scorer {each.scoring_function_name!r} gave {each.score:.3g}{': ' if told else ''}{told}"
-                )
+                note = "".join(said)[:_LONGEST_NOTE]
+                start = f"scorer {result.scoring_function_name!r} gave {result.score:.3g}"
+                return f"{start}: {note}" if note else start
         return None
 
 
@@ -365,8 +364,10 @@ class ScenarioRun(Record):
 
     def result_of(self, round: int) -> ContractResult | None:
         """Return the last result of a round; None if it has none."""
-        found = [each for each in (*self.earlier_results, self.result) if each and each.round == round]
-        return found[-1] if found else None
+        results = [
+            result for result in (*self.earlier_results, self.result) if result and result.round == round
+        ]
+        return results[-1] if results else None
 
     def view(self, scenario: Scenario | None = None) -> "ScenarioRunView":
         """Return the run as the wire shows it; lists leave the scenario and the history out."""

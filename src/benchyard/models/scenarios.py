@@ -324,25 +324,29 @@ class ScenarioOptions(FolderOptions):
     @property
     def isolation_reason(self) -> str:
         """Explain the choice of isolation in one line."""
-        found = self.validated_isolation
-        told = (
-            "; ".join(f"`{name}` would not do: {why}" for name, why in found.failed.items()) if found else ""
+        validated = self.validated_isolation
+        reasons = (
+            "; ".join(f"`{name}` would not do: {why}" for name, why in validated.failed.items())
+            if validated
+            else ""
         )
-        more = f"; {told}" if told else ""
+        more = f"; {reasons}" if reasons else ""
         if self.is_isolation_chosen:
             stricter = (
-                f"; validation: `{found.isolation}` would do" if found and self.stricter_isolation else ""
+                f"; validation: `{validated.isolation}` would do"
+                if validated and self.stricter_isolation
+                else ""
             )
             return f"the author chose it{stricter}{more}"
-        return f"validation found it{more}" if found else "nothing was chosen, and it was not validated"
+        return f"validation found it{more}" if validated else "nothing was chosen, and it was not validated"
 
     @property
     def stricter_isolation(self) -> Isolation | None:
         """Return the stricter isolation in which validation saw the reference pass; None if there is none."""
-        found = self.validated_isolation
-        if self.isolation != "clean" or found is None or found.isolation not in ("answer", "system"):
+        validated = self.validated_isolation
+        if self.isolation != "clean" or validated is None or validated.isolation not in ("answer", "system"):
             return None
-        return found.isolation
+        return validated.isolation
 
     @property
     def keeps_start(self) -> bool:
@@ -464,8 +468,8 @@ def of_round(scenario: S, number: int) -> S:
     if not scenario.steps:
         return scenario
     step = scenario.steps[number - 1]
-    told = scenario.input_context.model_copy(update={"problem_statement": step.problem_statement})
-    changes: dict[str, Any] = {"input_context": told, "reference_output": step.reference_output}
+    context = scenario.input_context.model_copy(update={"problem_statement": step.problem_statement})
+    changes: dict[str, Any] = {"input_context": context, "reference_output": step.reference_output}
     if step.scoring_contract is not None:
         changes["scoring_contract"] = step.scoring_contract
     if step.agent_timeout_sec is not None:
@@ -476,7 +480,9 @@ def of_round(scenario: S, number: int) -> S:
 def functions_of(scenario: Scenario | ScenarioView) -> list[ScoringFunction]:
     """Return all its scoring functions, of any of its rounds."""
     contracts = [scenario.scoring_contract, *(step.scoring_contract for step in scenario.steps or [])]
-    return [each for contract in contracts if contract for each in contract.scoring_function_parameters]
+    return [
+        parameter for contract in contracts if contract for parameter in contract.scoring_function_parameters
+    ]
 
 
 class ScenarioListView(Model):

@@ -318,8 +318,8 @@ class TrialListView(Model):
 def counted_mean(trials: list[Trial], rule: SuspectRule = "keep") -> float | None:
     """Return the mean over scenarios of the scores that count; None if there are none."""
     by_scenario: dict[int, list[float]] = {}
-    for each in trials:
-        if not each.is_superseded and (score := each.counts(rule)) is not None:
-            by_scenario.setdefault(each.scenario, []).append(score)
+    for trial in trials:
+        if not trial.is_superseded and (score := trial.counts(rule)) is not None:
+            by_scenario.setdefault(trial.scenario, []).append(score)
     means = [sum(scores) / len(scores) for scores in by_scenario.values()]
     return round(sum(means) / len(means), 9) if means else None

@@ -53,7 +53,7 @@ def why_suspect(row: ScenarioOutcome) -> str | None:
     """Return the weightiest reason to suspect a row's score, with the number of attempts, or None."""
     if not row.n_suspect:
         return None
-    counting = sum(not each.is_superseded for each in row.attempts)
+    counting = sum(not attempt.is_superseded for attempt in row.attempts)
     share = f" ({row.n_suspect} of {counting} attempts)" if counting > 1 else ""
     more = f" (and {len(row.suspicions) - 1} more)" if len(row.suspicions) > 1 else ""
     return f"{row.suspicions[0]}{more}{share}"
@@ -62,34 +62,34 @@ def why_suspect(row: ScenarioOutcome) -> str | None:
 def agent_labels(outcomes: Sequence[BenchmarkOutcome]) -> list[str]:
     """Return a label `agent@version:model` for each agent; repeated labels get a number."""
     seen: Counter[str] = Counter()
-    found = []
-    for each in outcomes:
-        version = f"@{each.version}" if each.version else ""
-        model = f":{each.model_name}" if each.model_name else ""
-        label = f"{each.agent_name}{version}{model}"
+    labels = []
+    for outcome in outcomes:
+        version = f"@{outcome.version}" if outcome.version else ""
+        model = f":{outcome.model_name}" if outcome.model_name else ""
+        label = f"{outcome.agent_name}{version}{model}"
         seen[label] += 1
-        found.append(label if seen[label] == 1 else f"{label}#{seen[label]}")
-    return found
+        labels.append(label if seen[label] == 1 else f"{label}#{seen[label]}")
+    return labels
 
 
 def brief(names: Iterable[str]) -> dict[str, str]:
     """Return labels without their versions, for those that stay distinct, by the full label."""
-    found = {name: _VERSION.sub("", name, count=1) for name in names}
-    counts = Counter(found.values())
-    return {name: short for name, short in found.items() if short != name and counts[short] == 1}
+    short_names = {name: _VERSION.sub("", name, count=1) for name in names}
+    counts = Counter(short_names.values())
+    return {name: short for name, short in short_names.items() if short != name and counts[short] == 1}
 
 
 def counted_score(row: ScenarioOutcome) -> float | None:
     """Return the score that a row adds to a mean: 0 if only the agent failed (no score on the wire)."""
     if row.score is not None:
         return row.score
-    counting = sum(not each.is_superseded for each in row.attempts)
+    counting = sum(not attempt.is_superseded for attempt in row.attempts)
     return 0.0 if row.unscored < counting else None
 
 
 def compare_agents(outcomes: Sequence[BenchmarkOutcome]) -> list[ScenarioComparison]:
     """Return a row for each scenario that any agent has, in their order."""
-    held = [{row.scenario_definition_id: row for row in each.scenario_outcomes} for each in outcomes]
+    held = [{row.scenario_definition_id: row for row in outcome.scenario_outcomes} for outcome in outcomes]
     names = {id: row.scenario_name for rows in held for id, row in rows.items()}
     return [
         ScenarioComparison(

@@ -10,12 +10,12 @@ _MOST_JOBS = 3
 
 def with_costs(plan: JobPlanView, past: Iterable[BenchmarkJobView]) -> JobPlanView:
     """Return the plan with its agents' costs in earlier jobs (newest first), and the estimate from them."""
-    jobs = [each for each in past if _is_alike(plan, each)]
-    agents = [each.model_copy(update={"past_cost": _past_cost(each, jobs)}) for each in plan.agents]
+    jobs = [job for job in past if _is_alike(plan, job)]
+    agents = [agent.model_copy(update={"past_cost": _past_cost(agent, jobs)}) for agent in plan.agents]
     trials = plan.n_scenarios * plan.n_attempts
-    costs = [0.0 if not each.asks_models else _usd(each) for each in agents]
+    costs = [0.0 if not agent.asks_models else _usd(agent) for agent in agents]
     known = [cost for cost in costs if cost is not None]
-    is_asked = any(each.asks_models for each in agents)
+    is_asked = any(agent.asks_models for agent in agents)
     total = sum(known) * trials if is_asked and len(known) == len(costs) else None
     return plan.model_copy(update={"agents": agents, "estimated_cost_usd": total})
 
@@ -27,12 +27,12 @@ def _usd(agent: PlannedAgent) -> float | None:
 def _is_alike(plan: JobPlanView, job: BenchmarkJobView) -> bool:
     if plan.benchmark_id is not None and job.job_source.benchmark_id == plan.benchmark_id:
         return True
-    return not {each.id for each in plan.scenarios}.isdisjoint(job.job_spec.scenario_ids)
+    return not {scenario.id for scenario in plan.scenarios}.isdisjoint(job.job_spec.scenario_ids)
 
 
 def _past_cost(agent: PlannedAgent, jobs: Sequence[BenchmarkJobView]) -> PastCost | None:
     """Return the mean over the last few jobs with the agent; its version may differ."""
-    found: list[tuple[str, float, int]] = []
+    costs: list[tuple[str, float, int]] = []
     for job in jobs:
         for outcome in job.benchmark_outcomes:
             counts = outcome.attempts
@@ -41,14 +41,14 @@ def _past_cost(agent: PlannedAgent, jobs: Sequence[BenchmarkJobView]) -> PastCos
                 continue
             is_same = (outcome.agent_name, outcome.model_name) == (agent.name, agent.model_name)
             if is_same and outcome.usage.get("model_calls") and "cost_usd" in outcome.usage:
-                found.append((job.id, outcome.usage["cost_usd"], max(1, outcome.n_trials)))
-        if len(found) >= _MOST_JOBS:
+                costs.append((job.id, outcome.usage["cost_usd"], max(1, outcome.n_trials)))
+        if len(costs) >= _MOST_JOBS:
             break
-    if not found:
+    if not costs:
         return None
-    n_trials = sum(count for _, _, count in found)
+    n_trials = sum(count for _, _, count in costs)
     return PastCost(
-        usd_per_trial=sum(cost for _, cost, _ in found) / n_trials,
+        usd_per_trial=sum(cost for _, cost, _ in costs) / n_trials,
         n_trials=n_trials,
-        job_ids=list(dict.fromkeys(id for id, _, _ in found)),
+        job_ids=list(dict.fromkeys(id for id, _, _ in costs)),
     )

@@ -32,17 +32,17 @@ _ENDED = frozenset({TrialState.COMPLETED, TrialState.FAILED, TrialState.TIMEOUT,
 
 def trial_names(trials: Sequence[TrialView]) -> dict[str, str]:
     """Return the name of each trial's folder, `TASK__XXXXXXX`, by trial id: safe, stable and unique."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     taken: set[str] = set()
-    for each in trials:
-        task = safe(each.scenario_name.rpartition("/")[2])[:LONGEST_TASK].rstrip("_-.") or "task"
+    for trial in trials:
+        task = safe(trial.scenario_name.rpartition("/")[2])[:LONGEST_TASK].rstrip("_-.") or "task"
         count = 0
         # A file system may not distinguish upper and lower case.
-        while (name := f"{task}__{_tail(each.id, count)}").lower() in taken:
+        while (name := f"{task}__{_tail(trial.id, count)}").lower() in taken:
             count += 1
         taken.add(name.lower())
-        found[each.id] = name
-    return found
+        names[trial.id] = name
+    return names
 
 
 def safe(name: str) -> str:
@@ -92,7 +92,7 @@ def trial_result(job: BenchmarkJobView, trial: TrialView, name: str) -> dict[str
         "started_at": _time(trial.start_time_ms),
         "finished_at": _time(trial.end_time_ms),
         **{theirs: _timing(trial.stages, ours) for theirs, ours in _PHASES.items()},
-        "step_results": [_step(each) for each in trial.rounds] or None,
+        "step_results": [_step(round) for round in trial.rounds] or None,
         # Harbor has no field for suspicions, and ignores unknown ones.
         "suspicions": trial.suspicions,
     }
@@ -126,7 +126,7 @@ def job_lock(job: BenchmarkJobView, trials: Sequence[TrialView]) -> dict[str, An
         "harbor": {},
         "n_concurrent_trials": _concurrent(job),
         "retry": {},
-        "trials": [trial_lock(job, each) for each in trials],
+        "trials": [trial_lock(job, trial) for trial in trials],
     }
 
 
@@ -147,18 +147,18 @@ def job_result(
     job: BenchmarkJobView, trials: Sequence[TrialView], names: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the content of a job's `result.json`."""
-    ended = [each for each in trials if each.state in _ENDED]
-    waiting = sum(each.state in _WAITING for each in trials)
-    spent = [found for each in ended if (found := _spent(each.usage)) is not None]
+    ended = [trial for trial in trials if trial.state in _ENDED]
+    waiting = sum(trial.state in _WAITING for trial in trials)
+    spent = [tokens for trial in ended if (tokens := _spent(trial.usage)) is not None]
     stats = {
         "n_completed_trials": len(ended),
-        "n_errored_trials": sum(_exception(each) is not None for each in ended),
+        "n_errored_trials": sum(_exception(trial) is not None for trial in ended),
         "n_running_trials": len(trials) - len(ended) - waiting,
         "n_pending_trials": max(job.n_trials - (len(trials) - waiting), 0),
-        "n_cancelled_trials": sum(each.state is TrialState.CANCELED for each in ended),
-        "n_retries": sum(each.retry for each in trials),
+        "n_cancelled_trials": sum(trial.state is TrialState.CANCELED for trial in ended),
+        "n_retries": sum(trial.retry for trial in trials),
         "evals": _evals(job, ended, names),
-        **{key: _total([each.get(key) for each in spent]) for key in _SPENT},
+        **{key: _total([amount.get(key) for amount in spent]) for key in _SPENT},
     }
     return {
         "id": _uuid(job.id),
@@ -181,12 +181,12 @@ _SPENT = {
 def _evals(
     job: BenchmarkJobView, ended: Sequence[TrialView], names: Mapping[str, str]
 ) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    evaluations: dict[str, dict[str, Any]] = {}
     for number, config in enumerate(job.job_spec.agent_configs):
-        own = [each for each in ended if each.agent == number]
+        own = [trial for trial in ended if trial.agent == number]
         model = f"{config.model_name}__" if config.model_name else ""
         key = f"{config.name}__{model}{_source(job) or _ADHOC}"
-        if key in found:
+        if key in evaluations:
             key = f"{config.label}-{number}__{_source(job) or _ADHOC}"
         rewards: dict[str, dict[str, list[str]]] = {}
         exceptions: dict[str, list[str]] = {}
@@ -197,16 +197,16 @@ def _evals(
                 exceptions.setdefault(exception["exception_type"], []).append(names[each.id])
         outcome = _outcome(job, number)
         mean = outcome.mean_score if outcome else None
-        found[key] = {
-            "n_trials": sum(each.score is not None for each in own),
-            "n_errors": sum(_exception(each) is not None for each in own),
+        evaluations[key] = {
+            "n_trials": sum(trial.score is not None for trial in own),
+            "n_errors": sum(_exception(trial) is not None for trial in own),
             "metrics": [] if mean is None else [{"mean": mean}],
             "pass_at_k": _at_k(outcome.pass_at_k if outcome else {}),
             "reward_stats": rewards,
             "exception_stats": exceptions,
-            "n_suspect": sum(bool(each.suspicions) for each in own),
+            "n_suspect": sum(bool(trial.suspicions) for trial in own),
         }
-    return found
+    return evaluations
 
 
 def _at_k(found: Mapping[str, float]) -> dict[str, float]:
@@ -215,7 +215,7 @@ def _at_k(found: Mapping[str, float]) -> dict[str, float]:
 
 
 def _total(values: Sequence[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
+    known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
@@ -240,14 +240,14 @@ def _config(job: BenchmarkJobView, number: int) -> AgentConfig:
 def _outcome(job: BenchmarkJobView, number: int) -> BenchmarkOutcome | None:
     """Return the outcome of an agent, if it is done."""
     run_id = job.progress[number].benchmark_run_id if number < len(job.progress) else None
-    return next((each for each in job.benchmark_outcomes if each.benchmark_run_id == run_id), None)
+    return next((outcome for outcome in job.benchmark_outcomes if outcome.benchmark_run_id == run_id), None)
 
 
 def _agent(job: BenchmarkJobView, number: int) -> dict[str, Any]:
     """Return the agent of a trial; variables become templates, values that look like secrets are hidden."""
     config = _config(job, number)
-    given = config.agent_environment
-    names = [*(given.environment_variables or {}), *(given.secrets or {})] if given else []
+    environment = config.agent_environment
+    names = [*(environment.environment_variables or {}), *(environment.secrets or {})] if environment else []
     kwargs = {
         key: _HIDDEN if _SENSITIVE.search(key) else value for key, value in (config.kwargs or {}).items()
     }
@@ -277,8 +277,8 @@ def _spent(usage: Mapping[str, float]) -> dict[str, Any] | None:
 
 
 def _verifier_result(score: float | None, rewards: Mapping[str, float]) -> dict[str, Any] | None:
-    found = rewards_of(score, rewards)
-    return None if found is None else {"rewards": found}
+    values = rewards_of(score, rewards)
+    return None if values is None else {"rewards": values}
 
 
 def _exception(trial: TrialView) -> dict[str, Any] | None:
@@ -298,31 +298,31 @@ def _exception(trial: TrialView) -> dict[str, Any] | None:
     }
 
 
-def _step(each: TrialRound) -> dict[str, Any]:
-    ended = _ENDED_BY.get(each.ended_by or "")
+def _step(stage: TrialRound) -> dict[str, Any]:
+    ended = _ENDED_BY.get(stage.ended_by or "")
     exception = {
         "exception_type": ended,
-        "exception_message": f"the agent was ended by its {each.ended_by}",
+        "exception_message": f"the agent was ended by its {stage.ended_by}",
         "exception_traceback": "",
-        "occurred_at": _time(each.end_time_ms or 0),
+        "occurred_at": _time(stage.end_time_ms or 0),
     }
     return {
-        "step_name": each.name or f"try-{each.number}",
-        "verifier_result": _verifier_result(each.score, each.rewards),
+        "step_name": stage.name or f"try-{stage.number}",
+        "verifier_result": _verifier_result(stage.score, stage.rewards),
         "exception_info": exception if ended else None,
         "agent_execution": {
-            "started_at": _time(each.start_time_ms),
-            "finished_at": _time(each.end_time_ms),
+            "started_at": _time(stage.start_time_ms),
+            "finished_at": _time(stage.end_time_ms),
         },
     }
 
 
 def _timing(stages: Sequence[Stage], name: str) -> dict[str, Any] | None:
     """Return the begin and end of a phase; with several rounds, from the first to the last."""
-    own = [each for each in stages if each.name == name or each.name.startswith(f"{name}-")]
+    own = [stage for stage in stages if stage.name == name or stage.name.startswith(f"{name}-")]
     if not own:
         return None
-    started, finished = min(each.start_ms for each in own), max(each.end_ms for each in own)
+    started, finished = min(stage.start_ms for stage in own), max(stage.end_ms for stage in own)
     return {"started_at": _time(started), "finished_at": _time(finished)}
 
 
@@ -335,5 +335,5 @@ def _uuid(id: str) -> str:
 
 
 def _digest(trial: TrialView) -> str:
-    told = f"{trial.scenario_id}@{trial.scored_revision or 0}"
-    return f"sha256:{hashlib.sha256(told.encode()).hexdigest()}"
+    text = f"{trial.scenario_id}@{trial.scored_revision or 0}"
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -59,10 +59,12 @@ def _case(suite: Element, label: str, row: ScenarioOutcome, *, fails_suspect: bo
     elif score is None:
         _problem(case, "error", row, "no score")
     elif why and (fails_suspect or score < _NEARLY):
-        told = f"score {score:g}; suspect: {why}"
-        found = SubElement(case, "failure", message=_text(told[:_LONGEST_MESSAGE]), type="Suspect")
-        given = ", ".join(f"{each.score:g}" for each in row.attempts if each.score is not None)
-        found.text = _text("\n".join([f"scored {given}, counts {score:g}", *row.suspicions]))
+        text = f"score {score:g}; suspect: {why}"
+        failure = SubElement(case, "failure", message=_text(text[:_LONGEST_MESSAGE]), type="Suspect")
+        scores_given = ", ".join(
+            f"{attempt.score:g}" for attempt in row.attempts if attempt.score is not None
+        )
+        failure.text = _text("\n".join([f"scored {scores_given}, counts {score:g}", *row.suspicions]))
     elif score < _NEARLY:
         _problem(case, "failure", row, f"score {score:g}")
 
@@ -72,13 +74,13 @@ def _problem(case: Element, tag: str, row: ScenarioOutcome, what: str) -> None:
     if reason is None:
         SubElement(case, tag, message=what, type=row.state)
         return
-    found = SubElement(
+    problem = SubElement(
         case,
         tag,
         message=_text(f"{what}: {reason.exception_message}"[:_LONGEST_MESSAGE]),
         type=_text(reason.exception_type),
     )
-    found.text = _text(f"{reason.kind}: {reason.exception_message}")
+    problem.text = _text(f"{reason.kind}: {reason.exception_message}")
 
 
 def _add_missing(root: Element, job: BenchmarkJobView) -> None:

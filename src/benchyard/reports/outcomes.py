@@ -55,13 +55,13 @@ class _Row:
     def __init__(self, trials: list[Trial], rule: SuspectRule) -> None:
         self.rule = rule
         self.trials = trials if len(trials) == 1 else sorted(trials, key=_place)
-        self.counting = [each for each in self.trials if not each.is_superseded]
-        done = [each for each in self.counting if each.state is TrialState.COMPLETED]
-        self.completed = [score for each in done if (score := each.counts(rule)) is not None]
-        self.scores = [score for each in self.counting if (score := each.counts(rule)) is not None]
-        self.suspect = [each for each in self.counting if each.is_suspect]
+        self.counting = [trial for trial in self.trials if not trial.is_superseded]
+        done = [trial for trial in self.counting if trial.state is TrialState.COMPLETED]
+        self.completed = [score for trial in done if (score := trial.counts(rule)) is not None]
+        self.scores = [score for trial in self.counting if (score := trial.counts(rule)) is not None]
+        self.suspect = [trial for trial in self.counting if trial.is_suspect]
         self.score = fmean(self.scores) if self.scores else None
-        self.unscored = sum(each.is_unscored for each in self.counting)
+        self.unscored = sum(trial.is_unscored for trial in self.counting)
         self._speakers = done or self.counting
 
     @property
@@ -101,7 +101,7 @@ def _outcome(
         mean_high=mean.high if mean else None,
         pass_at_k=pass_at_k(((len(row.scores), row.n_passed) for row in rows), job.orchestrator.attempts),
         unscored=sum(row.unscored for row in rows),
-        attempts=_attempts([each for row in rows for each in row.counting], rule),
+        attempts=_attempts([trial for row in rows for trial in row.counting], rule),
         n_suspect=sum(len(row.suspect) for row in rows),
         suspect=rule,
         usage=_usage(trials),
@@ -115,8 +115,8 @@ def _scenario(row: _Row) -> ScenarioOutcome:
     speaker = row.speaker
     # Clients of the wire take a score as that of a completed run.
     score = row.score if speaker.state is TrialState.COMPLETED else None
-    durations = [length for each in row.counting if (length := each.duration_ms) is not None]
-    working = [length for each in row.counting if (length := each.working_ms) is not None]
+    durations = [length for trial in row.counting if (length := trial.duration_ms) is not None]
+    working = [length for trial in row.counting if (length := trial.working_ms) is not None]
     return ScenarioOutcome(
         scenario_definition_id=speaker.scenario_id,
         scenario_name=speaker.scenario_name,
@@ -126,15 +126,15 @@ def _scenario(row: _Row) -> ScenarioOutcome:
         duration_ms=sum(durations) if durations else None,
         working_ms=sum(working) if working else None,
         failure_reason=speaker.failure,
-        attempts=[_attempt(each, row.rule) for each in row.trials if each.has_ended],
+        attempts=[_attempt(trial, row.rule) for trial in row.trials if trial.has_ended],
         unscored=row.unscored,
         n_suspect=len(row.suspect),
-        suspicions=list(dict.fromkeys(line for each in row.suspect for line in each.suspicions)),
+        suspicions=list(dict.fromkeys(line for trial in row.suspect for line in trial.suspicions)),
     )
 
 
 def _attempts(counting: Iterable[Trial], rule: SuspectRule) -> AttemptCounts:
-    counts = Counter(each.outcome(rule) for each in counting)
+    counts = Counter(trial.outcome(rule) for trial in counting)
     return AttemptCounts.model_validate(counts)
 
 
@@ -165,13 +165,13 @@ def _attempt(trial: Trial, rule: SuspectRule) -> AttemptOutcome:
 def _progress(job: Job, agent: int, trials: list[Trial], rule: SuspectRule) -> AgentProgress:
     config = job.spec.agent_configs[agent]
     rows = _rows(trials, rule)
-    counting = [each for row in rows for each in row.counting]
+    counting = [trial for row in rows for trial in row.counting]
     return AgentProgress(
         agent_name=config.name,
         model_name=config.model_name,
         benchmark_run_id=_run_id(job, agent),
         n_trials=len(job.spec.scenario_ids) * job.orchestrator.attempts,
-        by_state=dict(Counter(each.state for each in counting)),
+        by_state=dict(Counter(trial.state for trial in counting)),
         unscored=sum(row.unscored for row in rows),
         retries=len(trials) - len(counting),
         n_suspect=sum(len(row.suspect) for row in rows),
@@ -181,10 +181,10 @@ def _progress(job: Job, agent: int, trials: list[Trial], rule: SuspectRule) -> A
 
 def _is_done(job: Job, trials: Sequence[Trial]) -> bool:
     """Tell whether all trials of an agent have ended; an ended job may leave places without a trial."""
-    counting = [each for each in trials if not each.is_superseded]
+    counting = [trial for trial in trials if not trial.is_superseded]
     planned = len(job.spec.scenario_ids) * job.orchestrator.attempts
     is_whole = len(counting) >= planned or job.state in ENDED_JOBS
-    return bool(counting) and is_whole and all(each.has_ended for each in counting)
+    return bool(counting) and is_whole and all(trial.has_ended for trial in counting)
 
 
 def _rows(trials: Iterable[Trial], rule: SuspectRule) -> list[_Row]:
@@ -194,10 +194,10 @@ def _rows(trials: Iterable[Trial], rule: SuspectRule) -> list[_Row]:
 
 
 def _groups(trials: Iterable[Trial], of: Callable[[Trial], int]) -> dict[int, list[Trial]]:
-    found: dict[int, list[Trial]] = defaultdict(list)
-    for each in trials:
-        found[of(each)].append(each)
-    return found
+    groups: dict[int, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        groups[of(trial)].append(trial)
+    return groups
 
 
 def _place(trial: Trial) -> tuple[int, int]:
@@ -205,8 +205,8 @@ def _place(trial: Trial) -> tuple[int, int]:
 
 
 def _mean(scores: Iterable[float]) -> float | None:
-    found = list(scores)
-    return round(fmean(found), 9) if found else None
+    known = list(scores)
+    return round(fmean(known), 9) if known else None
 
 
 def _run_id(job: Job, agent: int) -> str:
@@ -216,30 +216,32 @@ def _run_id(job: Job, agent: int) -> str:
 
 def _usage(trials: Iterable[Trial]) -> dict[str, float]:
     """Return the total usage, including that of superseded trials."""
-    found: dict[str, float] = defaultdict(float)
+    totals: dict[str, float] = defaultdict(float)
     is_whole = True
-    for each in trials:
-        for name, amount in each.usage.items():
-            found[name] += amount
-        if each.usage.get("model_calls") and "cost_usd" not in each.usage:
+    for trial in trials:
+        for name, amount in trial.usage.items():
+            totals[name] += amount
+        if trial.usage.get("model_calls") and "cost_usd" not in trial.usage:
             is_whole = False
     if not is_whole:
         # A partial sum would be taken for the whole.
-        found.pop("cost_usd", None)
-    return dict(found)
+        totals.pop("cost_usd", None)
+    return dict(totals)
 
 
 def _rewards(rows: Iterable[_Row]) -> dict[str, float]:
     """Return the mean of each reward over scenarios; a reward that only some scenarios have, over those."""
-    counted = [[each for each in row.counting if each.counted_score is not None] for row in rows]
+    counted = [[trial for trial in row.counting if trial.counted_score is not None] for row in rows]
     counted = [row for row in counted if row]
-    told = [{name for each in row for name in each.rewards} for row in counted]
-    shared = set.intersection(*(each for each in told if each)) if any(told) else set[str]()
-    found = {}
-    for name in dict.fromkeys(name for row in counted for each in row for name in each.rewards):
-        having = [row for row, names in zip(counted, told, strict=True) if name in shared or name in names]
-        found[name] = round(fmean(fmean(each.rewards.get(name, 0.0) for each in row) for row in having), 9)
-    return found
+    names_by_row = [{name for trial in row for name in trial.rewards} for row in counted]
+    shared = set.intersection(*(each for each in names_by_row if each)) if any(names_by_row) else set[str]()
+    means = {}
+    for name in dict.fromkeys(name for row in counted for trial in row for name in trial.rewards):
+        having = [
+            row for row, names in zip(counted, names_by_row, strict=True) if name in shared or name in names
+        ]
+        means[name] = round(fmean(fmean(trial.rewards.get(name, 0.0) for trial in row) for row in having), 9)
+    return means
 
 
 _UNDER_WAY = (JobState.QUEUED, JobState.RUNNING)
@@ -254,8 +256,8 @@ def job_view(
     Suspect scores are treated by the job's own rule, unless another is given.
     """
     rule = suspect or job.orchestrator.suspect_rule
-    found = outcomes(job, trials, with_scenarios=with_scenarios, rule=rule)
-    done = {each.benchmark_run_id for each in found}
+    results = outcomes(job, trials, with_scenarios=with_scenarios, rule=rule)
+    done = {outcome.benchmark_run_id for outcome in results}
     return BenchmarkJobView(
         id=job.id,
         name=job.name,
@@ -264,7 +266,7 @@ def job_view(
         job_source=job.source,
         job_spec=job.spec,
         in_progress_runs=_under_way(job, done) if job.state in _UNDER_WAY else [],
-        benchmark_outcomes=found,
+        benchmark_outcomes=results,
         failure_reason=job.failure_reason,
         metadata=job.metadata,
         start_time_ms=job.start_time_ms,

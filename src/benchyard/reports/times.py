@@ -13,11 +13,13 @@ def job_times(job: Job, trials: Sequence[Trial], now_ms: int) -> JobTimes:
     """Divide the time from the job's creation to its end, or to now, among four activities."""
     end = job.end_time_ms or now_ms
     whole = merge_intervals([(job.create_time_ms, end)])
-    working = merge_intervals(_clip((_work(each, end) for each in trials if each.start_time_ms), whole))
-    installs = [(each.start_time_ms, each.end_time_ms or end) for each in job.preparations]
-    builds = [_preparation(each) for each in trials if each.start_time_ms and each.preparing_ms]
+    working = merge_intervals(_clip((_work(trial, end) for trial in trials if trial.start_time_ms), whole))
+    installs = [
+        (preparation.start_time_ms, preparation.end_time_ms or end) for preparation in job.preparations
+    ]
+    builds = [_preparation(trial) for trial in trials if trial.start_time_ms and trial.preparing_ms]
     preparing = merge_intervals(_clip([*installs, *builds], whole))
-    pauses = merge_intervals(_clip(((each.start_time_ms, each.end_time_ms) for each in job.pauses), whole))
+    pauses = merge_intervals(_clip(((pause.start_time_ms, pause.end_time_ms) for pause in job.pauses), whole))
     busy = merge_intervals([*working, *preparing])
     gone = merge_intervals([*busy, *pauses])
     return JobTimes(
@@ -30,21 +32,23 @@ def job_times(job: Job, trials: Sequence[Trial], now_ms: int) -> JobTimes:
 
 def working_ms(trials: Iterable[Trial]) -> int | None:
     """Return the time in which at least one of these ended trials was at work; None without any."""
-    known = [each for each in trials if each.start_time_ms is not None and each.end_time_ms is not None]
+    known = [trial for trial in trials if trial.start_time_ms is not None and trial.end_time_ms is not None]
     return (
-        total_length(merge_intervals(_work(each, each.end_time_ms or 0) for each in known)) if known else None
+        total_length(merge_intervals(_work(interval, interval.end_time_ms or 0) for interval in known))
+        if known
+        else None
     )
 
 
 def merge_intervals(intervals: Iterable[Interval]) -> list[Interval]:
     """Return intervals that cover the same moments without overlaps, in order."""
-    found: list[Interval] = []
+    merged: list[Interval] = []
     for start, end in sorted(intervals):
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
         elif end > start:
-            found.append((start, end))
-    return found
+            merged.append((start, end))
+    return merged
 
 
 def total_length(intervals: Iterable[Interval]) -> int:

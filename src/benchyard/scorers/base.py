@@ -294,8 +294,8 @@ async def scorer_environment(
             whole, shown = context_texts.texts(context.facts, params or {})
             content = whole.encode()
         else:
-            made = await context.call(_TEXTS, given, limits=_LIMITS)
-            shown, content = context_texts.split(made)
+            texts = await context.call(_TEXTS, given, limits=_LIMITS)
+            shown, content = context_texts.split(texts)
     except (ValueError, WorkerFailed) as error:
         raise ScorerFailed(f"the facts of this run cannot be passed to a scorer: {error}") from error
     path = await room.keep("context.json", content)

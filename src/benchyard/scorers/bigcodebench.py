@@ -38,7 +38,7 @@ soundfile==0.12.1 statsmodels==0.14.0 sympy==1.12 tensorflow==2.11.1 textblob==0
 werkzeug==3.0.1 wikipedia==1.4.0 wordcloud==1.9.3 wordninja==2.0.0 wtforms==3.1.2 xlrd==2.0.1
 xlwt==1.3.0 xmltodict==0.13.0
 """
-PINS = dict(each.split("==") for each in _LIST.split())
+PINS = dict(part.split("==") for part in _LIST.split())
 """Package -> the version of the official image."""
 NEAREST = {"flask-mail": "0.10.0", "scikit-image": "0.19.3", "selenium": "4.15.2"}
 """Package whose official version has no wheel -> the nearest version that has one."""
@@ -86,14 +86,14 @@ _NEEDS = {
 
 def packages_of_modules(modules: Iterable[str]) -> tuple[str, ...]:
     """Return the packages of the list that provide these modules, and their dependencies."""
-    wanted = [_package(module) for module in modules if module not in sys.stdlib_module_names]
-    found: set[str] = set()
-    while wanted:
-        name = wanted.pop()
-        if name in PINS and name not in found:
-            found.add(name)
-            wanted += _NEEDS.get(name, ())
-    return tuple(sorted(found))
+    packages = [_package(module) for module in modules if module not in sys.stdlib_module_names]
+    names: set[str] = set()
+    while packages:
+        name = packages.pop()
+        if name in PINS and name not in names:
+            names.add(name)
+            packages += _NEEDS.get(name, ())
+    return tuple(sorted(names))
 
 
 def index_requirements(packages: Iterable[str], *, official_python: bool) -> tuple[str, ...]:
@@ -116,19 +116,19 @@ def environment_differences(packages: Iterable[str], installed: str, python: str
     versions = {
         _normal(name): version for name, _, version in (one.partition("==") for one in installed.split())
     }
-    told = [] if PYTHON.contains(python) else [f"Python {python} instead of 3.10"]
+    differences = [] if PYTHON.contains(python) else [f"Python {python} instead of 3.10"]
     missing = [name for name in PINS if name not in packages]
     if missing:
-        told.append(f"without the {len(missing)} packages that the item does not need")
+        differences.append(f"without the {len(missing)} packages that the item does not need")
     for name in packages:
         have = versions.get(name)
         if have is None:
-            told.append(f"without {name}")
+            differences.append(f"without {name}")
         elif SpecifierSet(f"=={PINS[name]}.*" if name == "selenium" else f"=={PINS[name]}").contains(have):
             continue
         else:
-            told.append(f"{name} {have} instead of {PINS[name]}")
-    return tuple(told)
+            differences.append(f"{name} {have} instead of {PINS[name]}")
+    return tuple(differences)
 
 
 def _package(module: str) -> str:
@@ -183,8 +183,8 @@ class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
         self._program = python_kit.program(self._python.target)
         shown, installed = [self._python], ""
         is_official = PYTHON.contains(chosen.version)
-        if wanted := index_requirements(self._packages, official_python=is_official):
-            environment = await packages.make(chosen, self._python, wanted, kits)
+        if requirements := index_requirements(self._packages, official_python=is_official):
+            environment = await packages.make(chosen, self._python, requirements, kits)
             installed = packages.resolved_versions(environment)
             self._program = python_kit.program(environment.target)
             shown.append(environment)
@@ -224,10 +224,10 @@ class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
 
     def _judged(self, said: dict[str, Any]) -> Verdict:
         bad = said.get("bad", [])
-        text = "\n".join(f"{name}: {told}" for name, told in bad)
+        text = "\n".join(f"{name}: {reason}" for name, reason in bad)
         skipped = int(said.get("skipped", 0))
-        told = f"{said.get('good', 0)} tests passed" + (f", {skipped} skipped" if skipped else "")
-        output = said.get("reason") or (told if not bad else text)
+        summary = f"{said.get('good', 0)} tests passed" + (f", {skipped} skipped" if skipped else "")
+        output = said.get("reason") or (summary if not bad else text)
         if self.config.modules is not None and (lacking := self._lacking(text)):
             raise ScorerFailed(
                 f"the answer uses {', '.join(lacking)}, which the official environment has, and that of this "
@@ -241,8 +241,8 @@ class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
         return Verdict(1.0 if said["passed"] else 0.0, output[-_MOST_FACT * 8 :], facts, suspect=suspect)
 
     def _lacking(self, text: str) -> list[str]:
-        found = {name for module in _MISSING.findall(text) for name in packages_of_modules([module])}
-        return sorted(found - {*self._packages, *WITHOUT_WHEELS})
+        packages = {name for module in _MISSING.findall(text) for name in packages_of_modules([module])}
+        return sorted(packages - {*self._packages, *WITHOUT_WHEELS})
 
 
 def packages_of(config: BigcodebenchConfig) -> tuple[str, ...]:
@@ -281,7 +281,7 @@ passed "$name" "$weight" "$status"
 def export(scorer: Mapping[str, Any], _attachments: Attachments, _seconds: float) -> ScorerExport:
     """Export the tests of one item as a script; the tests limit their own time."""
     config = BigcodebenchConfig.model_validate(dict(scorer))
-    wanted = index_requirements(packages_of(config), official_python=True)
+    requirements = index_requirements(packages_of(config), official_python=True)
     item = config.model_dump(include={"code_prompt", "test", "entry_point", "time_limit_sec"})
     files = {
         "item.json": PackedFile(json.dumps(item, ensure_ascii=False).encode()),
@@ -290,4 +290,4 @@ def export(scorer: Mapping[str, Any], _attachments: Attachments, _seconds: float
     }
     script = _SCRIPT.format(answer=shlex.quote(config.answer))
     disk = _STORAGE_MB if config.modules is None else None
-    return ScorerExport(script, files, PythonNeeds(_PYTHON, wanted), user="root", storage_mb=disk)
+    return ScorerExport(script, files, PythonNeeds(_PYTHON, requirements), user="root", storage_mb=disk)

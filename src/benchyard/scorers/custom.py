@@ -20,11 +20,11 @@ class CustomScorer(Scorer[CustomConfig]):
     uses_shell = True
 
     async def score(self, room: Room) -> Verdict:
-        wanted = self.config.custom_scorer_type
-        text = self.context.scripts.get(wanted)
+        type = self.config.custom_scorer_type
+        text = self.context.scripts.get(type)
         if text is None:
             raise ScorerFailed(
-                f"no scorer of type {wanted!r} is registered; register its bash script with "
+                f"no scorer of type {type!r} is registered; register its bash script with "
                 "POST /v1/scenarios/scorers",
                 cause="scorer",
             )

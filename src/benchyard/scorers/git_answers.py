@@ -60,26 +60,26 @@ async def draw(room: Room) -> DrawnDiff:
     """Return the changes in the working directory's repository, with new files and without ignored ones."""
     added = await run(room, ("git", "add", "--all", "--ignore-errors", "--", "."))
     trouble = "" if added.exit_status == 0 else f"git add: {_last_line(added)}"
-    found = await run(room, ("git", *DIFF, "--cached", "HEAD"), most=MOST_PATCH_BYTES + 1)
-    if added.timed_out or found.timed_out:
+    ran = await run(room, ("git", *DIFF, "--cached", "HEAD"), most=MOST_PATCH_BYTES + 1)
+    if added.timed_out or ran.timed_out:
         return DrawnDiff(None, "git took longer than the scorer has")
-    if found.exit_status != 0:
-        raise score.failure("the repository of the image cannot be read; is it the scenario's image?", found)
-    if found.truncated or len(found.stdout) > MOST_PATCH_BYTES:
+    if ran.exit_status != 0:
+        raise score.failure("the repository of the image cannot be read; is it the scenario's image?", ran)
+    if ran.truncated or len(ran.stdout) > MOST_PATCH_BYTES:
         return DrawnDiff(None, f"the diff is larger than {MOST_PATCH_BYTES} bytes")
-    return DrawnDiff(found.stdout, trouble)
+    return DrawnDiff(ran.stdout, trouble)
 
 
 async def check(room: Room, commit: str) -> None:
     """Raise ScorerFailed, with what to do, unless the pristine repository has the commit."""
-    found = await run(room, ("git", "rev-parse", "--quiet", "--verify", f"{commit}^{{commit}}"))
-    if found.exit_status in (126, 127):
-        raise score.failure("the image has no git, which the answer is drawn with", found)
-    if found.exit_status != 0:
+    ran = await run(room, ("git", "rev-parse", "--quiet", "--verify", f"{commit}^{{commit}}"))
+    if ran.exit_status in (126, 127):
+        raise score.failure("the image has no git, which the answer is drawn with", ran)
+    if ran.exit_status != 0:
         raise score.failure(
             f"{room.working_directory} has no repository with the base commit {commit}; "
             "start the scenario from its own image",
-            found,
+            ran,
         )
 
 
@@ -108,9 +108,9 @@ async def changed_paths(
 ) -> tuple[int, list[str]]:
     """Return how many paths a patch changes, and those of them that configure tests or are graded tests."""
     listed = await run(room, ("git", "apply", "--numstat", "-z", patch_file), most=MOST_PATHS_BYTES)
-    wanted = {"flagged": list(tests), "flagged_names": list(_SETUP_NAMES)}
-    found = await call(_CHANGED_PATHS, listed.stdout, wanted)
-    return found["total"], found["flagged"]
+    parameters = {"flagged": list(tests), "flagged_names": list(_SETUP_NAMES)}
+    paths = await call(_CHANGED_PATHS, listed.stdout, parameters)
+    return paths["total"], paths["flagged"]
 
 
 async def run(

@@ -42,13 +42,13 @@ def parse_rewards(as_json: bytes | None, as_text: bytes | None) -> dict[str, flo
 
 def main_reward(rewards: dict[str, float], name: str | None = None) -> float:
     """Return the reward that is the score; raises ScorerFailed if it is missing or outside 0 to 1."""
-    wanted = name or (USUAL if USUAL in rewards or len(rewards) != 1 else next(iter(rewards)))
-    if wanted not in rewards:
-        told = ", ".join(sorted(rewards)) or "none"
-        raise ScorerFailed(f"the rewards have no {wanted!r}, which is the score; there are: {told}")
-    if not 0 <= rewards[wanted] <= 1:
-        raise ScorerFailed(f"the reward {wanted!r} is {rewards[wanted]:g}; a score is from 0 to 1")
-    return rewards[wanted]
+    key = name or (USUAL if USUAL in rewards or len(rewards) != 1 else next(iter(rewards)))
+    if key not in rewards:
+        names = ", ".join(sorted(rewards)) or "none"
+        raise ScorerFailed(f"the rewards have no {key!r}, which is the score; there are: {names}")
+    if not 0 <= rewards[key] <= 1:
+        raise ScorerFailed(f"the reward {key!r} is {rewards[key]:g}; a score is from 0 to 1")
+    return rewards[key]
 
 
 def _of_json(content: bytes) -> dict[str, float]:
@@ -134,15 +134,15 @@ class HarborScorer(Scorer[HarborConfig]):
         if ran.timed_out:
             raise ScorerFailed("the tests were not done in time", output=said)
         try:
-            found = parse_rewards(
+            rewards = parse_rewards(
                 await room.fetch(f"{LOGS}/reward.json", MOST_BYTES),
                 await room.fetch(f"{LOGS}/reward.txt", MOST_BYTES),
             )
-            main = main_reward(found, self.config.reward)
+            main = main_reward(rewards, self.config.reward)
         except ScorerFailed as error:
             raise ScorerFailed(error.message, output=said) from error
         facts = {**verifier_kit.facts(self._made), **await self._report(room)}
-        return await self._checked(room, Verdict(main, said, facts, found))
+        return await self._checked(room, Verdict(main, said, facts, rewards))
 
     async def _checked(self, room: Room, verdict: Verdict) -> Verdict:
         """Adjust the verdict by the runner's report, if the script makes it leave one."""

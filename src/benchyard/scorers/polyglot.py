@@ -143,8 +143,8 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         except UsageError as error:
             raise ScorerFailed(error.message, cause="scorer") from error
         if len(files) > _MOST_EXERCISE_FILES:
-            told = f"an exercise has at most {_MOST_EXERCISE_FILES} files; this one has {len(files)}"
-            raise ScorerFailed(told, cause="scorer")
+            text = f"an exercise has at most {_MOST_EXERCISE_FILES} files; this one has {len(files)}"
+            raise ScorerFailed(text, cause="scorer")
         folder = f"{_PLACE}/{self.config.exercise}"
         await self._check_programs(room)
         try:
@@ -168,8 +168,8 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
 
     async def _answer(self, room: Room, files: Mapping[str, PackedFile]) -> ExerciseAnswer:
         """Return the sources in the working directory; raises AnswerTooLarge."""
-        told = ("-printf", "%y %s %P\\0")
-        find = (*FIND, *told, "-o", "!", "-type", "d", *told)
+        format = ("-printf", "%y %s %P\\0")
+        find = (*FIND, *format, "-o", "!", "-type", "d", *format)
         how = ProgramOptions(cwd="/", user="root", most_output=_MOST_LISTED_BYTES)
         ran = await room.run(("/bin/sh", "-c", _THERE, "sh", room.working_directory, *find), how)
         if ran.timed_out or ran.exit_status:
@@ -184,18 +184,18 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
             "most_files": MOST_FILES,
         }
         # Safe to unmarshal: the bytes were written by our own worker process, not by the answer.
-        found = marshal.loads(await self.context.call(_LISTED, ran.stdout, rules, _LIMITS))  # noqa: S302
-        chosen: dict[str, int] = found["chosen"]
+        listing = marshal.loads(await self.context.call(_LISTED, ran.stdout, rules, _LIMITS))  # noqa: S302
+        chosen: dict[str, int] = listing["chosen"]
         if len(chosen) > MOST_FILES or sum(chosen.values()) > MOST_BYTES:
             raise AnswerTooLarge(
                 f"the answer has more than {MOST_FILES} source files or {MOST_BYTES} bytes of them"
             )
-        changed = [path for path in found["same"] if not await self._is_untouched(room, path, files[path])]
+        changed = [path for path in listing["same"] if not await self._is_untouched(room, path, files[path])]
         fetched = {path: await room.fetch(path, MOST_BYTES) for path in sorted(chosen)}
         return ExerciseAnswer(
             {path: content for path, content in fetched.items() if content is not None},
-            tuple(sorted([*found["left_out"], *changed])),
-            found["total"] + len(changed),
+            tuple(sorted([*listing["left_out"], *changed])),
+            listing["total"] + len(changed),
         )
 
     async def _is_untouched(self, room: Room, path: str, file: PackedFile) -> bool:
@@ -205,17 +205,17 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
     async def _tests(self, files: Mapping[str, PackedFile]) -> KnownTests:
         """Return the names of the exercise's tests and how often its test files say "skip"."""
         contents = [files[path].content for path in self.config.tests if path in files]
-        told = {"pattern": _text(self._language.test_names)}
-        found = await self.context.call(_TESTS, polyglot_parsers.joined(contents), told)
-        return KnownTests(tuple(found["names"]), found["skips"])
+        parameters = {"pattern": _text(self._language.test_names)}
+        names = await self.context.call(_TESTS, polyglot_parsers.joined(contents), parameters)
+        return KnownTests(tuple(names["names"]), names["skips"])
 
     async def _lay_out(
         self, room: Room, folder: str, files: Mapping[str, PackedFile], answer: ExerciseAnswer
     ) -> None:
         """Lay out a pristine exercise with the answer's files in it."""
         await room.clear(_PLACE)
-        for made in (folder, _HOME):
-            await room.clear(made, _NOBODY)
+        for folder_made in (folder, _HOME):
+            await room.clear(folder_made, _NOBODY)
         for path, file in files.items():
             if path not in answer.files and path not in self.config.solution:
                 content = await self._prepared(path, file.content)
@@ -230,9 +230,9 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         ending, pattern, by = self._language.replaced
         if not path.endswith(ending):
             return content
-        told = {"pattern": _text(pattern), "by": by.decode()}
-        made: bytes = await self.context.call(_REPLACED, content, told, _REPLACED_LIMITS)
-        return made
+        parameters = {"pattern": _text(pattern), "by": by.decode()}
+        prepared: bytes = await self.context.call(_REPLACED, content, parameters, _REPLACED_LIMITS)
+        return prepared
 
     async def _test(self, room: Room, folder: str, command: str) -> RoomResult:
         script = f"exec 2>&1\n{command}\n"
@@ -260,16 +260,16 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         output = tidy(score.output(ran), folder, self.config.exercise)
         if ran.exit_status == _NOT_FOUND:
             raise ScorerFailed(f"tests in {self.config.language} cannot run in this room", output=output)
-        found = await self.context.call(_OUTCOME, ran.stdout, self._patterns(tests))
-        if ran.exit_status == 0 and not found["passed"]:
+        outcome = await self.context.call(_OUTCOME, ran.stdout, self._patterns(tests))
+        if ran.exit_status == 0 and not outcome["passed"]:
             facts["suspicious"] = "the tests exited with 0 and did not say that they passed"
-        passed = ran.exit_status == 0 and found["passed"]
+        passed = ran.exit_status == 0 and outcome["passed"]
         suspect = None
-        if passed and not found["complete"]:
+        if passed and not outcome["complete"]:
             suspect = "the tests are reported as passed, and their runner did not print that it ran them"
         elif passed and self._language.list_command and tests.names:
             suspect = await self._untold(room, folder, tests)
-        if skipped := found["skipped"]:
+        if skipped := outcome["skipped"]:
             facts["skipped"] = str(skipped)
             if skipped > tests.skips:
                 suspect = f"{skipped} of the tests were skipped, which they do not ask for"
@@ -280,7 +280,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         own = self._language
         return {
             "passed": _text(own.passed),
-            "complete": [_text(each) for each in own.complete],
+            "complete": [_text(pattern) for pattern in own.complete],
             "outcomes": _text(own.outcomes),
             "skipped": _text(own.skipped),
             "tests": len(tests.names) if tests.names and own.list_command is None else None,
@@ -291,8 +291,8 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         ran = await self._test(room, folder, self._language.list_command or "")
         if ran.timed_out:
             return "the tests are reported as passed, and did not end when they were run again to be listed"
-        told = {"pattern": _text(self._language.list_names), "names": tests.names}
-        missing = await self.context.call(_UNTOLD, ran.stdout, told)
+        parameters = {"pattern": _text(self._language.list_names), "names": tests.names}
+        missing = await self.context.call(_UNTOLD, ran.stdout, parameters)
         if not missing:
             return None
         return f"the tests are reported as passed, and their runner does not list {', '.join(missing)[:200]}"
@@ -364,7 +364,7 @@ def export(scorer: Mapping[str, Any], attachments: Attachments, seconds: float) 
         for path, file in attachments[ATTACHMENT].items()
         if path not in config.solution
     }
-    find = " ".join(each if each == "-o" else shlex.quote(each) for each in FIND)
+    find = " ".join(word if word == "-o" else shlex.quote(word) for word in FIND)
     script = _SCRIPT.format(
         find=find,
         taken=shlex.quote(spoken.taken),

@@ -286,16 +286,18 @@ class RustLanguage(Language):
 
     async def of_server(self, kits: Kits) -> LanguageTools:
         folder = await _toolchain()
-        told = ("the server's Rust, without crates",)
+        differences = ("the server's Rust, without crates",)
         if folder == _SYSTEM:
-            return LanguageTools((), self.image.values, told)
+            return LanguageTools((), self.image.values, differences)
         target = programs.target(f"rust {programs.digest(folder / 'bin/rustc')}")
-        return LanguageTools((Kit(folder, target),), {**self.image.values, "RUST_FOLDER": target}, told)
+        return LanguageTools(
+            (Kit(folder, target),), {**self.image.values, "RUST_FOLDER": target}, differences
+        )
 
 
 async def _toolchain() -> Path:
     """Return the folder of this machine's Rust toolchain."""
-    found = await asyncio.to_thread(programs.find, "rustc")
+    program = await asyncio.to_thread(programs.find, "rustc")
     # A launcher of rustup chooses the program to start by the name it is called by.
     process = await asyncio.create_subprocess_exec(
         "rustc",
@@ -309,10 +311,10 @@ async def _toolchain() -> Path:
             said, _ = await process.communicate()
     except TimeoutError as error:
         process.kill()
-        raise ScorerFailed(f"{found} does not say where its toolchain is") from error
+        raise ScorerFailed(f"{program} does not say where its toolchain is") from error
     folder = Path(said.decode().strip() or "/nowhere")
     if process.returncode != 0 or not (folder / "bin/rustc").exists():
-        raise ScorerFailed(f"{found} has no toolchain; `rustup default stable`, or install Debian's cargo")
+        raise ScorerFailed(f"{program} has no toolchain; `rustup default stable`, or install Debian's cargo")
     return folder
 
 

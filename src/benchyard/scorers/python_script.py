@@ -42,8 +42,8 @@ class PythonScriptConfig(GraderConfig):
     def python(self) -> SpecifierSet | None:
         """Versions that both the script's head and the field allow; None if neither names any."""
         head, field = requirements.header(self.python_script).python, self.python_version_constraint
-        asked = [one for one in (head, pythons.constraint(field) if field else None) if one is not None]
-        return SpecifierSet(",".join(str(one) for one in asked)) if asked else None
+        constraints = [one for one in (head, pythons.constraint(field) if field else None) if one is not None]
+        return SpecifierSet(",".join(str(one) for one in constraints)) if constraints else None
 
     def requirements(self) -> tuple[str, ...]:
         """All packages the script asks for."""
@@ -67,10 +67,10 @@ class PythonScriptScorer(Scorer[PythonScriptConfig]):
         self._python = await python_kit.make(chosen, kits)
         self._facts["python"] = chosen.version
         self._program = python_kit.program(self._python.target)
-        wanted = self.config.requirements()
-        if not wanted:
+        requirements = self.config.requirements()
+        if not requirements:
             return (self._python,)
-        environment = await packages.make(chosen, self._python, wanted, kits)
+        environment = await packages.make(chosen, self._python, requirements, kits)
         self._facts["packages"] = packages.resolved_versions(environment)[:_MOST_FACT]
         self._program = python_kit.program(environment.target)
         return (self._python, environment)

@@ -20,10 +20,10 @@ def place_of(script: str) -> str | None:
 
     None too if the path is relative and the script changes its directory.
     """
-    found = _NAMED.search(script)
-    if found is None or not (found[1].startswith("/") or not _MOVES.search(script)):
+    match = _NAMED.search(script)
+    if match is None or not (match[1].startswith("/") or not _MOVES.search(script)):
         return None
-    return found[1]
+    return match[1]
 
 
 async def check(
@@ -41,15 +41,15 @@ async def check(
     """
     if verdict.score <= 0:
         return verdict
-    found = await read(room, place, context.call, before=before)
-    if isinstance(found, str):
-        return judge(verdict, found, official=context.official)
-    counted = CountedTests(tests=found.tests, skipped=found.skipped)
-    reason = flaw(found, place) or miscount(counted, place, wanted, await context.counted())
-    if reason is None and verdict.score >= 1 and found.failed:
+    counts = await read(room, place, context.call, before=before)
+    if isinstance(counts, str):
+        return judge(verdict, counts, official=context.official)
+    counted = CountedTests(tests=counts.tests, skipped=counts.skipped)
+    reason = flaw(counts, place) or miscount(counted, place, wanted, await context.counted())
+    if reason is None and verdict.score >= 1 and counts.failed:
         # The task's author decides what failed tests mean: the score stays.
         told = (
-            f"the runner's report {place} tells of {found.failed} tests that did not pass, with a full score"
+            f"the runner's report {place} tells of {counts.failed} tests that did not pass, with a full score"
         )
         return replace(verdict, counted=counted, suspect=told)
     return judge(replace(verdict, counted=counted), reason, official=context.official)
@@ -69,17 +69,17 @@ async def read(room: Room, place: str, call: WorkerCall, *, before: bytes | None
     return TestReport(**counts)
 
 
-def flaw(found: TestReport, place: str) -> str | None:
+def flaw(counts: TestReport, place: str) -> str | None:
     """Return in a line why a report does not show that tests were run; None if it does."""
-    if found.passed <= 0 or found.tests <= 0:
+    if counts.passed <= 0 or counts.tests <= 0:
         return f"the runner's report {place} tells of no test that passed"
-    if found.listed != found.tests:
-        return f"the runner's report {place} tells of {found.listed} of its {found.tests} tests only"
+    if counts.listed != counts.tests:
+        return f"the runner's report {place} tells of {counts.listed} of its {counts.tests} tests only"
     return None
 
 
 def miscount(
-    found: CountedTests, place: str, wanted: int | None, of_reference: Sequence[CountedTests]
+    counts: CountedTests, place: str, wanted: int | None, of_reference: Sequence[CountedTests]
 ) -> str | None:
     """Return in a line why a report does not seem to be of all tests; None if it does.
 
@@ -88,16 +88,16 @@ def miscount(
     """
     if wanted == 0:
         return None
-    if wanted is not None and found.tests != wanted:
-        return f"the runner's report {place} tells of {found.tests} tests; there are {wanted}"
-    known = sorted({each.tests for each in of_reference})
-    if known and wanted is None and found.tests not in known:
-        told = " or ".join(map(str, known))
-        return f"the runner's report {place} tells of {found.tests} tests; that of the reference of {told}"
-    most = max((each.skipped for each in of_reference), default=found.skipped)
-    if found.skipped > most:
-        told = f"tells of {found.skipped} skipped tests; that of the reference of {most or 'none'}"
-        return f"the runner's report {place} {told}"
+    if wanted is not None and counts.tests != wanted:
+        return f"the runner's report {place} tells of {counts.tests} tests; there are {wanted}"
+    known = sorted({count.tests for count in of_reference})
+    if known and wanted is None and counts.tests not in known:
+        reason = " or ".join(map(str, known))
+        return f"the runner's report {place} tells of {counts.tests} tests; that of the reference of {reason}"
+    most = max((count.skipped for count in of_reference), default=counts.skipped)
+    if counts.skipped > most:
+        reason = f"tells of {counts.skipped} skipped tests; that of the reference of {most or 'none'}"
+        return f"the runner's report {place} {reason}"
     return None
 
 
@@ -105,7 +105,7 @@ def judge(verdict: Verdict, reason: str | None, *, official: bool) -> Verdict:
     """Lower a score above 0 to 0 for a flaw of the report; an official verdict only becomes suspect."""
     if reason is None or verdict.score <= 0:
         return verdict
-    told = f"{verdict.output.rstrip()}\n[benchyard] {reason}\n".lstrip()
+    note = f"{verdict.output.rstrip()}\n[benchyard] {reason}\n".lstrip()
     if official:
-        return replace(verdict, output=told, suspect=reason)
-    return replace(verdict, score=0.0, output=told)
+        return replace(verdict, output=note, suspect=reason)
+    return replace(verdict, score=0.0, output=note)

@@ -22,9 +22,9 @@ def parse(stdout: bytes) -> float:
     if not lines:
         raise ScorerFailed(f"the scorer printed nothing; {_WANTED}")
     line = lines[-1]
-    if len(line) > _LONGEST_LINE or not (found := _NUMBER.fullmatch(line)):
+    if len(line) > _LONGEST_LINE or not (match := _NUMBER.fullmatch(line)):
         raise ScorerFailed(f"the scorer's last line is {quote(line)}; {_WANTED}")
-    score = float(found[1])
+    score = float(match[1])
     if not 0 <= score <= 1:
         raise ScorerFailed(f"the scorer's last line is {quote(line)}, which is not from 0 to 1; {_WANTED}")
     return abs(score)

@@ -81,13 +81,13 @@ async def grade_log(spec: SweBenchSpec, output: bytes, exit_status: int, call: W
     """Grade the output and exit status of a script; raises ScorerFailed if the package cannot grade them."""
     parameters = {"spec": spec.model_dump(), "exit_status": exit_status}
     try:
-        found = await call(_GRADED, output, parameters, _LIMITS)
+        rewards = await call(_GRADED, output, parameters, _LIMITS)
     except WorkerFailed as error:
         if error.details.get("limit") in ("time", "memory"):
             # A log that takes too much to grade is the fault of the answer that printed it.
             return Grade(is_resolved=False, has_results=False, reason=f"the log could not be graded: {error}")
         raise ScorerFailed(f"the package `swebench` could not grade the log: {error}") from error
-    return Grade(**{**found, "failed": tuple(found["failed"])})
+    return Grade(**{**rewards, "failed": tuple(rewards["failed"])})
 
 
 _MOST_LOG_BYTES = 64 * 1024**2
@@ -199,8 +199,8 @@ def attachment_error(error: Exception) -> ScorerFailed:
     why: object = error
     if isinstance(error, ValidationError):
         # Leave out the invalid value, which may be long.
-        told = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        why = f"{'.'.join(map(str, told['loc']))}: {told['msg']}"[:_MOST_FACT]
+        errors = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        why = f"{'.'.join(map(str, errors['loc']))}: {errors['msg']}"[:_MOST_FACT]
     return ScorerFailed(
         f"attachment {SWE_BENCH_ATTACHMENT!r} of the scenario is not as it should be: {why}; import it again"
     )
@@ -211,8 +211,8 @@ def require_results(verdict: Verdict, ran: RoomResult, *, has_results: bool) -> 
     is_missing = ran.exit_status == _NOT_FOUND and not verdict.score
     if is_missing or not has_results:
         why = "the test command was not found" if is_missing else "the tests gave no result"
-        told = f"{why} (exit status {ran.exit_status})"
-        raise ScorerFailed(told, output=verdict.output, facts=verdict.facts, rewards=verdict.rewards)
+        reason = f"{why} (exit status {ran.exit_status})"
+        raise ScorerFailed(reason, output=verdict.output, facts=verdict.facts, rewards=verdict.rewards)
 
 
 async def answer_from_diff(room: Room, drawn: git_answers.DrawnDiff) -> PatchAnswer:

@@ -64,5 +64,5 @@ class TestBasedScorer(Scorer[TestBasedConfig]):
         verdict = await script.status_verdict(room, self.config.test_command, self.context)
         if place is None:
             return verdict
-        wanted = self.config.report_tests
-        return await reports.check(room, place, verdict, self.context, before=before, wanted=wanted)
+        count = self.config.report_tests
+        return await reports.check(room, place, verdict, self.context, before=before, wanted=count)

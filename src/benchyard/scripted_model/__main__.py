@@ -68,8 +68,8 @@ def main(files: tuple[Path, ...], quickstart: str | None, host: str, port: int, 
 
 
 def _played(files: tuple[Path, ...], quickstart: str | None) -> list[Script]:
-    found = [script for file in files for script in scripts.read(file)]
-    return [*found, *(_QUICKSTART[quickstart]() if quickstart else ())]
+    played = [script for file in files for script in scripts.read(file)]
+    return [*played, *(_QUICKSTART[quickstart]() if quickstart else ())]
 
 
 async def _serve(model: ScriptedModel) -> None:

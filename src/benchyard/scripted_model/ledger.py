@@ -40,8 +40,8 @@ class LedgerEntry:
     @property
     def key(self) -> str | None:
         """Return the key the request came with; None without one."""
-        found = keys_of_request(self.headers)
-        return found[0] if found else None
+        keys = keys_of_request(self.headers)
+        return keys[0] if keys else None
 
 
 @dataclass
@@ -78,14 +78,14 @@ class Ledger:
         }
 
     def _total(self, model: str, usage: TokenUsage) -> dict[str, int]:
-        told = [entry for entry in self.entries if entry.model == model and entry.usage is not None]
-        return {"requests": len(told), **asdict(usage)}
+        entries = [entry for entry in self.entries if entry.model == model and entry.usage is not None]
+        return {"requests": len(entries), **asdict(usage)}
 
 
 def keys_of_request(headers: dict[str, str]) -> list[str]:
     """Return the keys that a request came with, in the places of any dialect."""
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
-    found = [headers.get("x-api-key"), headers.get("x-goog-api-key")]
+    keys = [headers.get("x-api-key"), headers.get("x-goog-api-key")]
     if scheme.lower() == "bearer":
-        found.append(bearer)
-    return [key for key in found if key]
+        keys.append(bearer)
+    return [key for key in keys if key]

@@ -27,10 +27,10 @@ def tool_calls(
     step: ScriptStep, offered: Sequence[OfferedTool], new_id: Callable[[], str]
 ) -> tuple[ScriptedToolCall, ...]:
     """Return the calls of a step, in the form the client wants."""
-    made = [_shell_call(command, offered) for command in step.commands]
+    calls = [_shell_call(command, offered) for command in step.commands]
     if step.tool is not None:
-        made.append(_tool_call(step.tool, step.arguments, offered))
-    return tuple(ScriptedToolCall(new_id(), *each) for each in made)
+        calls.append(_tool_call(step.tool, step.arguments, offered))
+    return tuple(ScriptedToolCall(new_id(), *call) for call in calls)
 
 
 def wants_submit_command(prompt: str) -> bool:
@@ -40,23 +40,25 @@ def wants_submit_command(prompt: str) -> bool:
 
 def example_value(schema: Any, depth: int = 0) -> Any:
     """Return a value that a simple JSON schema allows."""
-    wanted = fields(schema)
+    schema_fields = fields(schema)
     for key in ("enum", "examples"):
-        if isinstance(choices := wanted.get(key), list) and choices:
+        if isinstance(choices := schema_fields.get(key), list) and choices:
             return choices[0]
-    if "const" in wanted:
-        return wanted["const"]
-    kind = wanted.get("type")
+    if "const" in schema_fields:
+        return schema_fields["const"]
+    kind = schema_fields.get("type")
     kind = kind[0] if isinstance(kind, list) and kind else kind
     if str(kind).lower() == "object" and depth < _DEEPEST:
-        inner = fields(wanted.get("properties"))
-        return {name: example_value(inner.get(name), depth + 1) for name in _required(wanted, inner)}
+        inner = fields(schema_fields.get("properties"))
+        return {name: example_value(inner.get(name), depth + 1) for name in _required(schema_fields, inner)}
     return {"array": [], "boolean": False, "integer": 0, "number": 0}.get(str(kind).lower(), "none")
 
 
 def _required(schema: Mapping[str, Any], properties: Mapping[str, Any]) -> Iterator[str]:
-    given = schema.get("required")
-    yield from (name for name in (given if isinstance(given, list) else properties) if isinstance(name, str))
+    required = schema.get("required")
+    yield from (
+        name for name in (required if isinstance(required, list) else properties) if isinstance(name, str)
+    )
 
 
 _Made = tuple[str, Mapping[str, Any], str | None]
@@ -89,23 +91,23 @@ def _arguments(command: str, tool: OfferedTool) -> dict[str, Any]:
     default = "cmd" if _bare(tool.name) == "exec_command" else "command"
     key = next((name for name in _COMMANDS if name in properties), default)
     is_list = str(fields(properties.get(key)).get("type")).lower() == "array"
-    made: dict[str, Any] = {key: ["bash", "-lc", command] if is_list else command}
+    arguments: dict[str, Any] = {key: ["bash", "-lc", command] if is_list else command}
     required = tool.schema.get("required")
     for name in required if isinstance(required, list) else ():
         if name == "description":
-            made[name] = _DESCRIPTION
+            arguments[name] = _DESCRIPTION
         elif isinstance(name, str):
-            made.setdefault(name, example_value(properties.get(name)))
-    return made
+            arguments.setdefault(name, example_value(properties.get(name)))
+    return arguments
 
 
 def _tool_call(name: str, arguments: Mapping[str, Any], offered: Sequence[OfferedTool]) -> _Made:
     functions = [tool for tool in offered if not tool.takes_code]
-    found = [tool for tool in functions if tool.name == name] or [
+    tools = [tool for tool in functions if tool.name == name] or [
         tool for tool in functions if _bare(tool.name) == name
     ]
-    if found:
-        return found[0].name, arguments, None
+    if tools:
+        return tools[0].name, arguments, None
     customs = {tool.name for tool in offered if tool.takes_code}
     if name in customs:
         return name, {}, word(arguments.get("input"))
@@ -145,8 +147,8 @@ class Player:
     """Plays scripts; remembers only the number of answers, and the faults that have happened to them."""
 
     def __init__(self, given: Scripts) -> None:
-        found = sorted(as_scripts(given), key=lambda script: script.is_default)
-        self._scripts = [(script, squeeze(script.match or "")) for script in found]
+        ordered = sorted(as_scripts(given), key=lambda script: script.is_default)
+        self._scripts = [(script, squeeze(script.match or "")) for script in ordered]
         self._answers = 0
         self._calls = 0
         self._happened: Counter[tuple[_Key, int, int]] = Counter()
@@ -159,16 +161,16 @@ class Player:
         self._spoiled.clear()
         self._answers = self._calls = 0
 
-    def cue(self, asked: ModelRequest, dialect: str) -> Cue:
+    def cue(self, request: ModelRequest, dialect: str) -> Cue:
         """Return the reaction to the conversation that a request carries."""
-        script = self._script(asked)
-        if not asked.tools and not (script is not None and script.without_tools):
-            return self._title(asked)
+        script = self._script(request)
+        if not request.tools and not (script is not None and script.without_tools):
+            return self._title(request)
         script = script or Script()
-        results = asked.results(without=self._spoiled)
-        step, faults = _place(script, asked, results)
-        fault = self._fault((dialect, asked.session, asked.first_call, asked.prompt), results, faults)
-        answer = self._answer(asked, step)
+        results = request.results(without=self._spoiled)
+        step, faults = _place(script, request, results)
+        fault = self._fault((dialect, request.session, request.first_call, request.prompt), results, faults)
+        answer = self._answer(request, step)
         if fault is not None:
             self._spoiled.update(call.id for call in answer.calls)
         return Cue(fault or step, answer, script.name)
@@ -184,27 +186,27 @@ class Player:
             del self._happened[key, results, index]
         return None
 
-    def _script(self, asked: ModelRequest) -> Script | None:
-        prompt = asked.prompt
+    def _script(self, request: ModelRequest) -> Script | None:
+        prompt = request.prompt
         short = squeeze(prompt)
         for script, piece in self._scripts:
             if re.search(script.regex, prompt) if script.regex is not None else piece in short:
                 return script
         return None
 
-    def _title(self, asked: ModelRequest) -> Cue:
-        text = TITLE if asked.schema is None else json.dumps(example_value(asked.schema))
+    def _title(self, request: ModelRequest) -> Cue:
+        text = TITLE if request.schema is None else json.dumps(example_value(request.schema))
         step = ScriptStep(text=text)
-        return Cue(step, self._answer(asked, step), is_title=True)
+        return Cue(step, self._answer(request, step), is_title=True)
 
-    def _answer(self, asked: ModelRequest, step: ScriptStep) -> ScriptedAnswer:
+    def _answer(self, request: ModelRequest, step: ScriptStep) -> ScriptedAnswer:
         self._answers += 1
         made = step
-        if not step.results and asked.tools and wants_submit_command(asked.prompt):
+        if not step.results and request.tools and wants_submit_command(request.prompt):
             made = step.model_copy(update={"shell": f"echo {SUBMIT}"})
-        calls = tool_calls(made, asked.tools, self._new_call)
+        calls = tool_calls(made, request.tools, self._new_call)
         said = AnswerParts(step.text or "", step.reasoning or "", calls)
-        return make_answer(self._answers, said, step.usage, asked.input_tokens)
+        return make_answer(self._answers, said, step.usage, request.input_tokens)
 
     def _new_call(self) -> str:
         self._calls += 1
@@ -212,10 +214,10 @@ class Player:
 
 
 def _place(
-    script: Script, asked: ModelRequest, results: int
+    script: Script, request: ModelRequest, results: int
 ) -> tuple[ScriptStep, list[tuple[int, ScriptStep]]]:
     """Return the step that a conversation has reached, and the faults before it, with their indexes."""
-    texts = asked.texts
+    texts = request.texts
     faults: list[tuple[int, ScriptStep]] = []
     for index, step in enumerate(script.steps):
         if step.is_fault:

@@ -72,7 +72,7 @@ class ModelRequest:
 
 def items(value: Any) -> list[Mapping[str, Any]]:
     """Return the objects of a received list; none for any other value."""
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def text_of(content: Any, kinds: Sequence[str] = ("text", "input_text", "output_text")) -> str:

@@ -163,7 +163,7 @@ def squeeze(text: str) -> str:
 def as_scripts(given: Scripts) -> tuple[Script, ...]:
     """Return scripts from a caller's input: one or several, as objects or as dictionaries."""
     several = [given] if isinstance(given, Script | Mapping) else list(given)
-    return tuple(Script.model_validate(each) for each in several)
+    return tuple(Script.model_validate(script) for script in several)
 
 
 def read(path: Path) -> tuple[Script, ...]:
@@ -174,7 +174,7 @@ def read(path: Path) -> tuple[Script, ...]:
 
 def dump(given: Iterable[Script]) -> str:
     """Return scripts as a file that `read` takes: JSON, which is YAML too."""
-    return json.dumps({"scripts": [_plain(each) for each in given]}, indent=2) + "\n"
+    return json.dumps({"scripts": [_plain(script) for script in given]}, indent=2) + "\n"
 
 
 def _plain(script: BaseModel) -> Any:

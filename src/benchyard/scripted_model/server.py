@@ -59,14 +59,14 @@ class AnswerSender:
         response = await self._begin(self.wire.stream_type)
         delay = self.cue.step.chunk_delay
         delay = self.chunk_delay if delay is None else delay
-        told, (*events, last) = self._told(), self._events()
+        told_usage, (*events, last) = self._told(), self._events()
         for number, event in enumerate(events):
-            if number == len(events) - told.followers:
-                self.entry.usage = told.usage
+            if number == len(events) - told_usage.followers:
+                self.entry.usage = told_usage.usage
             await response.write(event)
             await asyncio.sleep(delay)
         # Noted first: a client that has read the end finds it in the ledger.
-        self._sent(200, told.usage)
+        self._sent(200, told_usage.usage)
         await response.write(last)
         await response.write_eof()
         return response
@@ -188,7 +188,7 @@ def models_response(request: web.Request, models: Sequence[str]) -> web.Response
         return _nothing_here(request)
     is_gemini = nearest_wire(request) is GEMINI
     one, several = (_gemini, _gemini_list) if is_gemini else (_model, _model_list)
-    return json_response(one(name[1:]) if name[1:] else several([one(each) for each in models]))
+    return json_response(one(name[1:]) if name[1:] else several([one(model) for model in models]))
 
 
 def _nothing_here(request: web.Request) -> web.Response:
@@ -208,9 +208,9 @@ def _model(name: str) -> dict[str, Any]:
     }
 
 
-def _model_list(found: list[dict[str, Any]]) -> dict[str, Any]:
-    ends = {"first_id": found[0]["id"], "last_id": found[-1]["id"]} if found else {}
-    return {"object": "list", "data": found, "has_more": False, **ends}
+def _model_list(models: list[dict[str, Any]]) -> dict[str, Any]:
+    ends = {"first_id": models[0]["id"], "last_id": models[-1]["id"]} if models else {}
+    return {"object": "list", "data": models, "has_more": False, **ends}
 
 
 def _gemini(name: str) -> dict[str, Any]:
@@ -223,8 +223,8 @@ def _gemini(name: str) -> dict[str, Any]:
     }
 
 
-def _gemini_list(found: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"models": found}
+def _gemini_list(models: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"models": models}
 
 
 MODELS = ("scripted-model",)
@@ -345,8 +345,8 @@ class ScriptedModel:
     def _admits(self, request: web.Request, headers: dict[str, str]) -> bool:
         if self._key is None:
             return True
-        given = [*keys_of_request(headers), *filter(None, [request.query.get("key")])]
-        return bool(given) and all(each == self._key for each in given)
+        keys = [*keys_of_request(headers), *filter(None, [request.query.get("key")])]
+        return bool(keys) and all(key == self._key for key in keys)
 
 
 async def _body(request: web.Request) -> tuple[bytes, Mapping[str, Any] | None]:

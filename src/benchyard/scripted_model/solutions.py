@@ -35,9 +35,9 @@ def solving(folder: Path | None = None, *, names: Sequence[str] = ()) -> tuple[S
 
     Without a folder: the benchmark that comes with us. `names` takes only some, by their scenarios' names.
     """
-    found = [_script(draft, _solution(draft.request)) for draft in _drafts(folder, names)]
-    _check_apart(found)
-    return tuple(found)
+    scripts = [_script(draft, _solution(draft.request)) for draft in _drafts(folder, names)]
+    _check_apart(scripts)
+    return tuple(scripts)
 
 
 def failing(folder: Path | None = None, *, names: Sequence[str] = ()) -> tuple[Script, ...]:
@@ -92,14 +92,14 @@ def _written(path: str, text: str) -> str:
 def _view(scenario: ScenarioRequest) -> ScenarioView:
     """Return the scenario in the view given to references, which holds no data of a server."""
     environment = scenario.environment_parameters or ScenarioEnvironment()
-    given = scenario.model_dump(exclude={"environment_parameters"})
-    given["metadata"] = given["metadata"] or {}
-    return ScenarioView.model_validate({**given, **_ABSENT, "environment": environment})
+    fields = scenario.model_dump(exclude={"environment_parameters"})
+    fields["metadata"] = fields["metadata"] or {}
+    return ScenarioView.model_validate({**fields, **_ABSENT, "environment": environment})
 
 
-def _check_apart(found: Sequence[Script]) -> None:
-    for one in found:
-        for other in found:
+def _check_apart(drafts: Sequence[Script]) -> None:
+    for one in drafts:
+        for other in drafts:
             if one is not other and squeeze(one.match or "") in squeeze(other.match or ""):
                 raise ScenarioError(
                     f"the problem statement of {one.name!r} is part of that of {other.name!r}: no script "

@@ -73,9 +73,9 @@ def write_backup(
             paths = _object_paths(copy)
         else:
             paths = sorted(
-                each.relative_to(data / OBJECTS).as_posix()
-                for each in (data / OBJECTS).rglob("*")
-                if each.is_file()
+                path.relative_to(data / OBJECTS).as_posix()
+                for path in (data / OBJECTS).rglob("*")
+                if path.is_file()
             )
         with contextlib.ExitStack() as stack:
             # Python 3.11 has no compression level for streamed archives, so they are compressed here.
@@ -88,32 +88,32 @@ def write_backup(
             for name in (*_key_files(data), *_outputs(data)):
                 with contextlib.suppress(FileNotFoundError):  # deleted since
                     _add_file(tar, data / name, name, progress)
-            made = Backup(
+            backup = Backup(
                 create_time_ms=time.time_ns() // 1_000_000,
                 version=version,
                 schema=_schema(copy) if database else newest(),
                 objects=len(paths) - len(missing),
                 has_database=database,
             )
-            told = json.dumps({"format": _FORMAT, **vars(made)}).encode()
+            manifest = json.dumps({"format": _FORMAT, **vars(backup)}).encode()
             info = tarfile.TarInfo(_MANIFEST)
-            info.size, info.mode, info.mtime = len(told), 0o600, int(time.time())
-            tar.addfile(info, io.BytesIO(told))
-    return made
+            info.size, info.mode, info.mtime = len(manifest), 0o600, int(time.time())
+            tar.addfile(info, io.BytesIO(manifest))
+    return backup
 
 
 def read_backup(source: IO[bytes], data: Path, progress: Progress) -> Backup:
     """Make a data folder from a backup, whole or not at all; raises Conflict if the folder is not empty."""
-    if data.exists() and {each.name for each in data.iterdir()} - {*_OF_NO_VALUE, _OF_A_DISK}:
+    if data.exists() and {path.name for path in data.iterdir()} - {*_OF_NO_VALUE, _OF_A_DISK}:
         raise Conflict(f"{data} is not empty; a backup is restored into a new folder: name one with --data")
     data.parent.mkdir(parents=True, exist_ok=True)
     # A volume cannot be replaced by a folder, only filled.
     is_volume = data.is_mount()
     inside = data if is_volume else data.parent
     with tempfile.TemporaryDirectory(prefix=f".{data.name}-", dir=inside) as folder:
-        made = Path(folder) / "data"
-        made.mkdir(mode=0o700)
-        backup = _unpack(source, made, progress)
+        restored = Path(folder) / "data"
+        restored.mkdir(mode=0o700)
+        backup = _unpack(source, restored, progress)
         if backup.has_database and backup.schema > newest():
             raise StoreError(
                 f"the backup was made by a newer Benchyard ({backup.version}, schema {backup.schema}); "
@@ -122,10 +122,10 @@ def read_backup(source: IO[bytes], data: Path, progress: Progress) -> Backup:
         for name in _OF_NO_VALUE:
             (data / name).unlink(missing_ok=True)
         if is_volume:
-            for each in made.iterdir():
-                each.replace(data / each.name)
+            for path in restored.iterdir():
+                path.replace(data / path.name)
         else:
-            made.replace(data)
+            restored.replace(data)
     return backup
 
 
@@ -147,10 +147,10 @@ def _copy_database(source: Path, target: Path) -> None:
 
 def _object_paths(database: Path) -> list[str]:
     with contextlib.closing(sqlite3.connect(database)) as connection:
-        found = connection.execute(
+        rows = connection.execute(
             "SELECT json_extract(body, '$.path') FROM objects WHERE status != 'DELETED'"
         )
-        return sorted(path for (path,) in found if path)
+        return sorted(path for (path,) in rows if path)
 
 
 def _mark_deleted(database: Path, paths: list[str]) -> None:
@@ -182,30 +182,30 @@ def _key_files(data: Path) -> Iterator[str]:
     yield from (name for name in _KEYS if (data / name).is_file())
     for folder in _FOLDERS:
         yield from sorted(
-            each.relative_to(data).as_posix() for each in (data / folder).rglob("*") if each.is_file()
+            path.relative_to(data).as_posix() for path in (data / folder).rglob("*") if path.is_file()
         )
 
 
 def _outputs(data: Path) -> Iterator[str]:
     """Yield the output files of commands in ended devboxes; live devboxes are not in a backup."""
     for devbox in sorted((data / _DEVBOXES).glob("*")):
-        if {each.name for each in devbox.glob("*")} <= _OF_ENDED:
-            files = (each for each in devbox.rglob("*") if each.is_file() and not each.is_symlink())
-            yield from sorted(each.relative_to(data).as_posix() for each in files)
+        if {path.name for path in devbox.glob("*")} <= _OF_ENDED:
+            files = (path for path in devbox.rglob("*") if path.is_file() and not path.is_symlink())
+            yield from sorted(file.relative_to(data).as_posix() for file in files)
 
 
 def _add_file(tar: tarfile.TarFile, path: Path, name: str, progress: Progress) -> None:
     with path.open("rb") as content:
-        found = os.fstat(content.fileno())
+        status = os.fstat(content.fileno())
         info = tarfile.TarInfo(name)
-        info.size, info.mode, info.mtime = found.st_size, found.st_mode & 0o700, int(found.st_mtime)
+        info.size, info.mode, info.mtime = status.st_size, status.st_mode & 0o700, int(status.st_mtime)
         tar.addfile(info, content)
     progress(info.size)
 
 
 def _unpack(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
     """Unpack the expected files of a backup; raises UsageError for any other file in the archive."""
-    told: object = None
+    manifest: object = None
     size = 0
     try:
         with gzip.GzipFile(fileobj=source) as packed, tarfile.open(fileobj=packed, mode="r|") as tar:
@@ -214,7 +214,7 @@ def _unpack(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
                 if content is None or not _is_expected(member.name):
                     raise UsageError(f"this is not a backup of Benchyard: it has {member.name[:200]!r}")
                 if member.name == _MANIFEST:
-                    told = json.loads(content.read(_MOST_MANIFEST_BYTES))
+                    manifest = json.loads(content.read(_MOST_MANIFEST_BYTES))
                     continue
                 path = folder / member.name
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -232,17 +232,17 @@ def _unpack(source: IO[bytes], folder: Path, progress: Progress) -> Backup:
         ) from error
     except OSError as error:
         raise from_os(error) from error
-    if not isinstance(told, dict) or told.get("format") != _FORMAT:
+    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
         raise UsageError(
             "this is not a complete backup of Benchyard: its list of contents is missing at its end"
         )
     try:
         return Backup(
-            create_time_ms=int(str(told["create_time_ms"])),
-            version=str(told["version"]),
-            schema=str(told["schema"]),
-            objects=int(str(told["objects"])),
-            has_database=bool(told["has_database"]),
+            create_time_ms=int(str(manifest["create_time_ms"])),
+            version=str(manifest["version"]),
+            schema=str(manifest["schema"]),
+            objects=int(str(manifest["objects"])),
+            has_database=bool(manifest["has_database"]),
             size_bytes=size,
         )
     except (KeyError, ValueError) as error:

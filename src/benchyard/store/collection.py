@@ -58,11 +58,11 @@ class RecordRows(Generic[T]):
         own_id = table.c.id == bindparam("own_id")
         names = [column.name for column in table.c if column.name != "seq"]
         values: dict[str, Any] = {name: bindparam(name) for name in names}
-        found = select(table.c.id, table.c.body).where(own_id)
+        columns = select(table.c.id, table.c.body).where(own_id)
         self._ids = table.c.id
         self.insert = Statement(insert(table).values(values))
-        self.find = Statement(found)
-        self.find_to_change = Statement(found.with_for_update())
+        self.find = Statement(columns)
+        self.find_to_change = Statement(columns.with_for_update())
         del values["id"]
         self.update = Statement(update(table).where(own_id).values(values))
 
@@ -220,11 +220,11 @@ class Collection(Generic[T]):
         """Return one page; raises UsageError for a limit out of range or an unknown cursor."""
         if not 1 <= query.limit <= MAX_LIMIT:
             raise UsageError(f"limit must be between 1 and {MAX_LIMIT}", field="limit")
-        wanted = self._conditions(query.where)
-        wanted += [self._column(key).is_(None) for key in query.without]
+        conditions = self._conditions(query.where)
+        conditions += [self._column(key).is_(None) for key in query.without]
         if query.search:
-            wanted.append(self._search(query.search))
-        return await self._database.read(lambda connection: self._page(connection, query, wanted))
+            conditions.append(self._search(query.search))
+        return await self._database.read(lambda connection: self._page(connection, query, conditions))
 
     async def all(self, where: Where) -> list[T]:
         """Return every matching record that can be read, newest first."""
@@ -249,12 +249,14 @@ class Collection(Generic[T]):
 
     async def before(self, time_ms: int, where: Where, *, without_parent: bool = False) -> list[T]:
         """Return every record that was made before a time, oldest first."""
-        wanted = [*self._conditions(where), self._table.c.create_time_ms < time_ms]
+        conditions = [*self._conditions(where), self._table.c.create_time_ms < time_ms]
         if without_parent:
-            wanted.append(self._table.c.parent.is_(None))
-        query = self._newest(wanted)
-        found = await self._database.read(lambda connection: list(self._readable(connection.execute(query))))
-        return found[::-1]
+            conditions.append(self._table.c.parent.is_(None))
+        query = self._newest(conditions)
+        records = await self._database.read(
+            lambda connection: list(self._readable(connection.execute(query)))
+        )
+        return records[::-1]
 
     async def ids(self, where: Where) -> set[str]:
         """Return the ids of all matching records, including those that cannot be read."""
@@ -271,8 +273,8 @@ class Collection(Generic[T]):
         """Return the values in use for one metadata key, sorted."""
         items = metadata_items(self._table.c.body)
         query = select(items.c.value).select_from(self._table.join(items, true()))
-        wanted = (items.c.key == check_text(key), *self._conditions(where))
-        return await self._strings(query.where(*wanted).distinct())
+        conditions = (items.c.key == check_text(key), *self._conditions(where))
+        return await self._strings(query.where(*conditions).distinct())
 
     async def _first(self, condition: ColumnElement[bool]) -> T | None:
         query = self._newest([condition]).limit(1)
@@ -310,11 +312,11 @@ class Collection(Generic[T]):
                 _logger.error("left out of a list: %s", error.message)
 
     def _page(self, connection: Connection, query: Query, wanted: list[ColumnElement[bool]]) -> Page[T]:
-        found: list[T] = []
+        records: list[T] = []
         rest = self._newest([*wanted, *self._after(connection, query.starting_after)])
-        while missing := query.limit + 1 - len(found):
+        while missing := query.limit + 1 - len(records):
             rows = connection.execute(rest.limit(missing)).all()
-            found += self._readable(rows)
+            records += self._readable(rows)
             if len(rows) < missing:
                 break
             rest = self._newest([*wanted, self._table.c.seq < rows[-1].seq])
@@ -322,7 +324,7 @@ class Collection(Generic[T]):
         if query.include_total_count:
             counted = select(func.count()).select_from(self._table).where(*wanted)
             total = connection.execute(counted).scalar_one()
-        return Page(items=found[: query.limit], has_more=len(found) > query.limit, total_count=total)
+        return Page(items=records[: query.limit], has_more=len(records) > query.limit, total_count=total)
 
     def _after(self, connection: Connection, cursor: str | None) -> list[ColumnElement[bool]]:
         if cursor is None:
@@ -344,7 +346,7 @@ class Collection(Generic[T]):
         column = self._column(key)
         if isinstance(value, str):
             return column == check_text(value)
-        return column.in_([check_text(each) for each in value])
+        return column.in_([check_text(item) for item in value])
 
     def _column(self, key: str) -> ColumnElement[Any]:
         if key in _COLUMNS:
@@ -380,8 +382,8 @@ class LiveCollection(Collection[T]):
             return known
         # Wait for a change under way: a record read before it and cached after it would be stale.
         async with self._lock(id):
-            found = await super().find(id)
-            return self._remember(found) if found else None
+            record = await super().find(id)
+            return self._remember(record) if record else None
 
     async def change(self, id: str, change: Callable[[T], T]) -> T:
         """Replace a record by the result of `change`, without other changes in between; raises NotFound."""

@@ -44,10 +44,10 @@ class ObjectContents:
             return
         with _store_errors(path):
             if end is None:
-                found = await obstore.get_async(self._store, path, options={"range": {"offset": start}})
+                answer = await obstore.get_async(self._store, path, options={"range": {"offset": start}})
             else:
-                found = await obstore.get_async(self._store, path, options={"range": (start, end)})
-            async for piece in found.stream(min_chunk_size=_PIECE):
+                answer = await obstore.get_async(self._store, path, options={"range": (start, end)})
+            async for piece in answer.stream(min_chunk_size=_PIECE):
                 yield bytes(piece)
 
     async def open(self, path: str) -> int:
@@ -91,9 +91,9 @@ def _clear_half_sent(folder: Path) -> None:
     for file in folder.rglob("*"):
         if _HALF_SENT.fullmatch(file.name):
             file.unlink(missing_ok=True)
-    for each in folder.iterdir():
-        if each.is_dir() and not any(each.iterdir()):
-            each.rmdir()
+    for path in folder.iterdir():
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
 
 
 def _sync(*paths: Path) -> None:

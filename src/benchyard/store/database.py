@@ -85,8 +85,8 @@ class Store:
 
 def _kind(name: str) -> Callable[[URL], DatabaseConnections]:
     module, _, attribute = _KINDS[name].partition(":")
-    found: Callable[[URL], DatabaseConnections] = getattr(importlib.import_module(module), attribute)
-    return found
+    kind: Callable[[URL], DatabaseConnections] = getattr(importlib.import_module(module), attribute)
+    return kind
 
 
 def _parse_url(url: str) -> URL:

@@ -40,7 +40,7 @@ class EventLog:
 
     async def after(self, parent: str, seq: int) -> list[tuple[int, str]]:
         """Return the next events of a thing, with their numbers; at most `MOST_AT_ONCE` of them."""
-        wanted = {"own_parent": parent, "last": seq, "most": MOST_AT_ONCE}
+        values = {"own_parent": parent, "last": seq, "most": MOST_AT_ONCE}
         return await self._database.read(
-            lambda connection: [(row.seq, row.body) for row in _AFTER.run(connection, wanted)]
+            lambda connection: [(row.seq, row.body) for row in _AFTER.run(connection, values)]
         )

@@ -43,51 +43,51 @@ class Statement:
             for text, parameters in self._together(found, [found.arranged(row) for row in rows]):
                 own.execute(text, parameters)
         except sqlite3.Error as error:
-            told = DBAPIError.instance(
+            wrapped = DBAPIError.instance(
                 found.text, None, error, sqlite3.Error, True, dialect=connection.dialect
             )
-            raise told from error
+            raise wrapped from error
 
-    def _together(self, found: "_Text", rows: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    def _together(self, text: "_Text", rows: Sequence[Any]) -> Iterator[tuple[str, Any]]:
         """Combine rows into few statements: each run makes its thread wait for Python's other threads."""
-        make = self._several(found) if len(rows) > 1 else None
+        make = self._several(text) if len(rows) > 1 else None
         if make is None:
-            yield from ((found.text, row) for row in rows)
+            yield from ((text.text, row) for row in rows)
             return
         at, size = 0, _MOST_AT_ONCE
         while at < len(rows):
             # Use few sizes, so that the database parses few different texts.
             while size > len(rows) - at:
                 size //= 2
-            if size not in found.several:
-                found.several[size] = make(size)
-            yield found.several[size], [value for row in rows[at : at + size] for value in row]
+            if size not in text.several:
+                text.several[size] = make(size)
+            yield text.several[size], [value for row in rows[at : at + size] for value in row]
             at += size
 
-    def _several(self, found: "_Text") -> Callable[[int], str] | None:
+    def _several(self, text: "_Text") -> Callable[[int], str] | None:
         """Return a function from a number of rows to a text for all; None if rows must run one by one."""
-        if found.order is None or found.own:
+        if text.order is None or text.own:
             return None
-        values = f"({', '.join('?' * len(found.order))})"
-        if isinstance(self._element, Insert) and found.text.endswith(f"VALUES {values}"):
-            return lambda size: found.text + f", {values}" * (size - 1)
-        if isinstance(self._element, Update) and found.order[-1] == "own_id":
+        values = f"({', '.join('?' * len(text.order))})"
+        if isinstance(self._element, Insert) and text.text.endswith(f"VALUES {values}"):
+            return lambda size: text.text + f", {values}" * (size - 1)
+        if isinstance(self._element, Update) and text.order[-1] == "own_id":
             table = self._element.table.description
-            changed = ", ".join(f"{name} = v.column{at}" for at, name in enumerate(found.order[:-1], 1))
+            changed = ", ".join(f"{name} = v.column{at}" for at, name in enumerate(text.order[:-1], 1))
             head = f"UPDATE {table} SET {changed} FROM (VALUES {values}"  # noqa: S608  (names of our own)
-            tail = f") AS v WHERE {table}.id = v.column{len(found.order)}"
+            tail = f") AS v WHERE {table}.id = v.column{len(text.order)}"
             return lambda size: head + f", {values}" * (size - 1) + tail
         return None
 
     def _text(self, connection: Connection) -> "_Text":
         dialect = connection.dialect
-        found = self._texts.get(dialect.name)
-        if found is None:
+        text = self._texts.get(dialect.name)
+        if text is None:
             compiled: Any = self._element.compile(dialect=dialect)
             order = list(compiled.positiontup) if compiled.positional else None
             own = {name: value for name, value in compiled.params.items() if value is not None}
-            found = self._texts[dialect.name] = _Text(str(compiled), order, own)
-        return found
+            text = self._texts[dialect.name] = _Text(str(compiled), order, own)
+        return text
 
 
 @dataclass(frozen=True)

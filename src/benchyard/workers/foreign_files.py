@@ -44,14 +44,14 @@ def _read(made: bytes) -> dict[str, PackedFile]:
     (size,) = _SIZE.unpack_from(made)
     at = _SIZE.size + size
     # The data come from a worker, one of our own processes; no other party can write this form.
-    told = marshal.loads(made[_SIZE.size : at])  # noqa: S302
-    if "reason" in told:
-        raise UsageError(told["reason"])
-    found = {}
-    for name, mode, length in told["files"]:
-        found[name] = PackedFile(made[at : at + length], mode)
+    sizes = marshal.loads(made[_SIZE.size : at])  # noqa: S302
+    if "reason" in sizes:
+        raise UsageError(sizes["reason"])
+    values = {}
+    for name, mode, length in sizes["files"]:
+        values[name] = PackedFile(made[at : at + length], mode)
         at += length
-    return found
+    return values
 
 
 MOST_JSON_BYTES = 3 * 1024**2
@@ -63,10 +63,10 @@ async def json_value(content: bytes, call: WorkerCall) -> object:
     """Return the value of a JSON text; raises UsageError if it is invalid or too large."""
     if len(content) > MOST_JSON_BYTES:
         raise UsageError(f"it has more than {MOST_JSON_BYTES} bytes of JSON")
-    found = await asyncio.to_thread(
+    parsed = await asyncio.to_thread(
         json_texts.ParsedJson.of, await call(_PARSE, content, limits=_JSON_LIMITS)
     )
-    if found.reason is not None:
-        raise UsageError(f"it is not valid JSON: {found.reason}")
-    value: object = found.value
+    if parsed.reason is not None:
+        raise UsageError(f"it is not valid JSON: {parsed.reason}")
+    value: object = parsed.value
     return value

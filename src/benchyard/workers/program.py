@@ -149,11 +149,11 @@ def work(answers: socket.socket, inputs: list[int], function: Any, job: dict[str
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     try:
         with open(inputs[1], "rb") as content:  # noqa: PTH123
-            made = function(content, **parameters)
-        if isinstance(made, bytes):
-            _send_bytes(answers, made)
+            result = function(content, **parameters)
+        if isinstance(result, bytes):
+            _send_bytes(answers, result)
         else:
-            text = json.dumps(made).encode()
+            text = json.dumps(result).encode()
             if len(text) > min(output, MOST_MESSAGE_BYTES - 1024):
                 _tell(answers, {"exceeded": "output"})
             else:
@@ -164,13 +164,13 @@ def work(answers: socket.socket, inputs: list[int], function: Any, job: dict[str
         _tell(answers, {"failed": f"{type(error).__name__}: {error}"[:_MOST_ERROR]})
 
 
-def _send_bytes(answers: socket.socket, made: bytes) -> None:
+def _send_bytes(answers: socket.socket, content: bytes) -> None:
     """Send bytes of any size, in a file in memory."""
     descriptor = os.memfd_create("made")
-    view = memoryview(made)
+    view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
-    socket.send_fds(answers, [b'{"size": %d}' % len(made)], [descriptor])
+    socket.send_fds(answers, [b'{"size": %d}' % len(content)], [descriptor])
 
 
 def _tell(answers: socket.socket, told: dict[str, Any]) -> None:

@@ -86,13 +86,13 @@ class Workers:
         limits: WorkerLimits = USUAL_LIMITS,
     ) -> Any:
         """Run a function in a worker; see `WorkerCall`."""
-        made = await self._made(function, content, parameters, limits)
-        if not isinstance(made, _Made):
-            return made
+        result = await self._made(function, content, parameters, limits)
+        if not isinstance(result, _Made):
+            return result
         try:
-            return await asyncio.to_thread(_read, made.descriptor, made.size)
+            return await asyncio.to_thread(_read, result.descriptor, result.size)
         finally:
-            os.close(made.descriptor)
+            os.close(result.descriptor)
 
     async def make_file(
         self,
@@ -102,17 +102,17 @@ class Workers:
         limits: WorkerLimits = USUAL_LIMITS,
     ) -> int:
         """Return a descriptor, closed by the caller, of the bytes a function makes; see `WorkerCall`."""
-        made = await self._made(function, content, parameters, limits)
-        if not isinstance(made, _Made):
-            raise WorkerFailed(f"the worker made no bytes but {type(made).__name__}", limit=None)
-        os.lseek(made.descriptor, 0, os.SEEK_SET)
-        return made.descriptor
+        result = await self._made(function, content, parameters, limits)
+        if not isinstance(result, _Made):
+            raise WorkerFailed(f"the worker made no bytes but {type(result).__name__}", limit=None)
+        os.lseek(result.descriptor, 0, os.SEEK_SET)
+        return result.descriptor
 
     async def _made(
         self, function: str, content: bytes | int, parameters: Mapping[str, Any] | None, limits: WorkerLimits
     ) -> Any:
-        told = json.dumps(parameters or {}).encode()
-        async with self._turns, _input(told) as given, _input(content) as read:
+        encoded = json.dumps(parameters or {}).encode()
+        async with self._turns, _input(encoded) as given, _input(content) as read:
             return await self._tried(function, (given, read), limits)
 
     async def _tried(self, function: str, inputs: tuple[int, int], limits: WorkerLimits) -> Any:
@@ -203,26 +203,26 @@ class _Starter:
                 raise _exceeded("time", limits) from error
 
     async def _answer(self, ours: socket.socket, limits: WorkerLimits) -> Any:
-        made: list[Any] = []
+        results: list[Any] = []
         with contextlib.ExitStack() as opened:
             while True:
-                told, descriptors = await _receive(ours)
+                reply, descriptors = await _receive(ours)
                 for descriptor in descriptors:
                     opened.callback(os.close, descriptor)
-                if told is None:
+                if reply is None:
                     raise _StarterGone
-                if "unstarted" in told:
-                    raise BenchyardError(f"a worker could not be started: {told['unstarted']}")
-                if "exceeded" in told:
-                    raise _exceeded(told["exceeded"], limits)
-                if "failed" in told:
-                    raise WorkerFailed(f"the worker failed: {told['failed']}", limit=None)
-                if "made" in told:
-                    made = [told["made"]]
-                elif "size" in told:
-                    made = [_Made(descriptors[0], told["size"])]
+                if "unstarted" in reply:
+                    raise BenchyardError(f"a worker could not be started: {reply['unstarted']}")
+                if "exceeded" in reply:
+                    raise _exceeded(reply["exceeded"], limits)
+                if "failed" in reply:
+                    raise WorkerFailed(f"the worker failed: {reply['failed']}", limit=None)
+                if "made" in reply:
+                    results = [reply["made"]]
+                elif "size" in reply:
+                    results = [_Made(descriptors[0], reply["size"])]
                 else:
-                    value = _ended(made, told["ended"], limits)
+                    value = _ended(results, reply["ended"], limits)
                     if isinstance(value, _Made):
                         opened.pop_all()
                     return value
@@ -235,17 +235,17 @@ def _ended(made: list[Any], status: int, limits: WorkerLimits) -> Any:
         raise _exceeded("time", limits)
     if status == -signal.SIGXFSZ:
         raise _exceeded("output", limits)
-    told = f"was ended by signal {-status}" if status < 0 else f"exited with {status}"
-    raise WorkerFailed(f"the worker {told}", limit=None)
+    problem = f"was ended by signal {-status}" if status < 0 else f"exited with {status}"
+    raise WorkerFailed(f"the worker {problem}", limit=None)
 
 
 def _exceeded(limit: str, limits: WorkerLimits) -> WorkerFailed:
-    told = {
+    problems = {
         "time": f"took longer than {limits.seconds:g} s",
         "memory": f"took more than {limits.memory_bytes} bytes of memory",
         "output": f"made more than {limits.output_bytes} bytes",
     }
-    return WorkerFailed(f"the worker {told[limit]}", limit=limit)
+    return WorkerFailed(f"the worker {problems[limit]}", limit=limit)
 
 
 async def _start() -> _Starter:

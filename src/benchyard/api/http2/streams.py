@@ -70,7 +70,7 @@ def _target_parts(target: bytes) -> tuple[bytes, bytes]:
 def _headers(pairs: list[Header], authority: bytes | None, *, is_whole: bool) -> list[Header]:
     headers = [(name, value) for name, value in pairs if not name.startswith(b":")]
     if authority is not None:
-        headers = [(b"host", authority), *(each for each in headers if each[0] != b"host")]
+        headers = [(b"host", authority), *(header for header in headers if header[0] != b"host")]
     if not is_whole and not any(name == b"content-length" for name, _ in headers):
         # The body's length is unknown so far; code that passes the request on must mark its end.
         headers.append((b"transfer-encoding", b"chunked"))
@@ -86,7 +86,7 @@ def answer_headers(status: int, given: Iterable[Header]) -> list[Header]:
     for name, value in headers:
         if _NAME.fullmatch(name) is None or _CONTROLS.search(value):
             raise RuntimeError("an answer has an invalid header")
-    return [(b":status", b"%d" % status), *(each for each in headers if each[0] not in _ONE_HOP)]
+    return [(b":status", b"%d" % status), *(header for header in headers if header[0] not in _ONE_HOP)]
 
 
 def _unreadable() -> UsageError:

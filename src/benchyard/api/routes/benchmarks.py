@@ -89,5 +89,5 @@ async def unarchive(id: str, services: ServicesDep) -> BenchmarkView:
 @router.post("/{id}/delete", response_model_exclude_none=True)
 async def delete(id: str, services: ServicesDep, body: BenchmarkDeleteRequest | None = None) -> DeletedView:
     """Delete a benchmark (an extension); what was run with it stays readable. 409 while it is being run."""
-    wanted = body or BenchmarkDeleteRequest()
-    return await services.engine.deletions.benchmark(id, with_scenarios=wanted.with_scenarios)
+    request = body or BenchmarkDeleteRequest()
+    return await services.engine.deletions.benchmark(id, with_scenarios=request.with_scenarios)

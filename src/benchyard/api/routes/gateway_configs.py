@@ -50,7 +50,7 @@ async def create(
 async def list_configs(services: ServicesDep, query: GatewayQuery) -> GatewayConfigListView:
     """List gateway configs, newest first, with those that come with the server."""
     page = await services.engine.gateway_configs.page(query)
-    configs = [_view(services, each) for each in page.items]
+    configs = [_view(services, config) for config in page.items]
     return GatewayConfigListView(
         gateway_configs=configs, has_more=page.has_more, total_count=page.total_count
     )

@@ -44,7 +44,7 @@ async def list_policies(
     """List policies, newest first."""
     page = await services.engine.network_policies.page(query)
     return NetworkPolicyListView(
-        network_policies=[each.view() for each in page.items],
+        network_policies=[policy.view() for policy in page.items],
         has_more=page.has_more,
         total_count=page.total_count,
     )

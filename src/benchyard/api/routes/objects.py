@@ -45,8 +45,8 @@ async def _object_query(
     origin: Literal["users", "runs"] | None = None,
 ) -> Query:
     # `origin` is an extension: objects that users uploaded, or those kept with runs.
-    asked = {"name": name, "content_type": content_type, "status": state}
-    where = {**_PRESENT, **{key: value for key, value in asked.items() if value}}
+    filters = {"name": name, "content_type": content_type, "status": state}
+    where = {**_PRESENT, **{key: value for key, value in filters.items() if value}}
     if origin is not None:
         where[f"labelled.{RUN_KEY}"] = "yes" if origin == "runs" else "no"
     return replace(query, search=search, where=where)
@@ -68,7 +68,7 @@ async def create(
 async def list_objects(request: Request, services: ServicesDep, query: ObjectQuery) -> ObjectListView:
     """List objects, newest first; deleted ones only when asked for by `state`."""
     page = await services.objects.page(query)
-    objects = [_view(request, each) for each in page.items]
+    objects = [_view(request, record) for record in page.items]
     return ObjectListView(objects=objects, has_more=page.has_more, total_count=page.total_count)
 
 

@@ -35,8 +35,8 @@ _TUNNEL, _TICKET = "pty-tunnel", "pty-ticket"
 
 async def _devbox_of(connection: HTTPConnection, devbox_id: Annotated[str | None, Parameter()] = None) -> str:
     vault = services_of(connection).vault
-    if given := _token(connection):
-        found = check_token(vault, _TUNNEL, given)
+    if token := _token(connection):
+        found = check_token(vault, _TUNNEL, token)
     elif connection.state.key_id is None:
         raise Unauthorized(
             "send the auth_token of create_pty_tunnel as `X-Runloop-Tunnel-Authorization: Bearer AUTH_TOKEN` "

@@ -22,7 +22,7 @@ async def create(body: SecretRequest, services: ServicesDep, identity: RequestId
 async def list_secrets(query: PageQuery, services: ServicesDep) -> SecretListView:
     """List secrets, newest first, without their values."""
     page = await services.secrets.page(query)
-    secrets = [_view(each) for each in page.items]
+    secrets = [_view(secret) for secret in page.items]
     return SecretListView(secrets=secrets, has_more=page.has_more, total_count=page.total_count)
 
 
@@ -35,16 +35,16 @@ async def retrieve(name: str, services: ServicesDep) -> SecretView:
 @router.post("/{name}")
 async def update(name: str, body: SecretChange, services: ServicesDep) -> SecretView:
     """Give a secret another value, by name."""
-    found = await services.secrets.get(name)
-    return _view(await services.secrets.update(found.id, body.value.get_secret_value()))
+    secret = await services.secrets.get(name)
+    return _view(await services.secrets.update(secret.id, body.value.get_secret_value()))
 
 
 @router.post("/{name}/delete")
 async def delete(name: str, services: ServicesDep) -> SecretView:
     """Forget a secret, by name."""
-    found = await services.secrets.get(name)
-    await services.secrets.delete(found.id)
-    return _view(found)
+    secret = await services.secrets.get(name)
+    await services.secrets.delete(secret.id)
+    return _view(secret)
 
 
 @router.get("/id/{id}")
@@ -62,9 +62,9 @@ async def update_by_id(id: str, body: SecretChange, services: ServicesDep) -> Se
 @router.post("/id/{id}/delete")
 async def delete_by_id(id: str, services: ServicesDep) -> SecretView:
     """Forget a secret, by id."""
-    found = await services.secrets.get_by_id(id)
+    secret = await services.secrets.get_by_id(id)
     await services.secrets.delete(id)
-    return _view(found)
+    return _view(secret)
 
 
 def _view(secret: Secret) -> SecretView:

@@ -49,14 +49,19 @@ async def doctor(services: ServicesDep) -> DoctorView:
         builder=services.builder.about,
         builder_remedy=services.builder.remedy,
         dependencies=await asyncio.to_thread(_dependencies),
-        stand_ins=[each.stands_for for each in await services.engine.library.list() if each.stands_for],
+        stand_ins=[image.stands_for for image in await services.engine.library.list() if image.stands_for],
     )
 
 
 def _dependencies() -> list[DependencyView]:
     return [
-        DependencyView(name=each.name, needed_for=each.needed_for, is_here=each.is_here, remedy=each.remedy)
-        for each in dependencies.ALL
+        DependencyView(
+            name=dependency.name,
+            needed_for=dependency.needed_for,
+            is_here=dependency.is_here,
+            remedy=dependency.remedy,
+        )
+        for dependency in dependencies.ALL
     ]
 
 
@@ -85,9 +90,9 @@ async def disk(services: ServicesDep) -> DiskView:
 @router.post("/v1/server/collect", tags=["server"], response_model_exclude_none=True)
 async def collect(services: ServicesDep, body: CollectResultsRequest | None = None) -> CollectedResultsView:
     """Remove jobs and runs that ended longer ago than results are kept, or tell which would go."""
-    asked = body or CollectResultsRequest()
+    request = body or CollectResultsRequest()
     return await wait_for_answer(
-        services, services.engine.retention.collect(asked.keep_days, dry_run=asked.dry_run)
+        services, services.engine.retention.collect(request.keep_days, dry_run=request.dry_run)
     )
 
 

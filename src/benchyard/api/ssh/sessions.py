@@ -214,9 +214,9 @@ def _size(given: tuple[int, int, int, int]) -> tuple[int, int]:
 
 def _environment(process: SshProcess) -> Mapping[str, str]:
     """Return the variables that a client may set: terminal type, colors and language."""
-    kept = {
+    variables = {
         name: value for name, value in process.env.items() if _LOCALE.fullmatch(name) and "\0" not in value
     }
     if process.term_type and _TERM.fullmatch(process.term_type):
-        kept["TERM"] = process.term_type
-    return kept
+        variables["TERM"] = process.term_type
+    return variables

@@ -94,14 +94,14 @@ class FileShell:
         return await self._answer(mark)
 
     async def _answer(self, mark: bytes) -> tuple[bytes, int]:
-        told = bytearray()
+        output = bytearray()
         end = re.compile(mark + rb" (\d+)\n")
         async for piece in self._following.output("stdout", self._offset):
             self._offset += len(piece)
-            told += piece
-            if found := end.search(told, max(0, len(told) - len(piece) - len(mark) - 8)):
-                return bytes(told[: found.start()]), int(found[1])
-            if len(told) > _MOST_BYTES:
+            output += piece
+            if match := end.search(output, max(0, len(output) - len(piece) - len(mark) - 8)):
+                return bytes(output[: match.start()]), int(match[1])
+            if len(output) > _MOST_BYTES:
                 break
         await self.close()
         raise asyncssh.SFTPFailure("the devbox's answer is incomplete")
@@ -139,11 +139,11 @@ _LARGEST = 2**32 - 1
 
 def attributes_from_stat(told: bytes) -> asyncssh.SFTPAttrs:
     """Parse a line of `stat -c FORMAT`; raises SFTPFailure if it is malformed."""
-    found = _FACTS.fullmatch(told.strip())
-    if found is None:
+    match = _FACTS.fullmatch(told.strip())
+    if match is None:
         raise asyncssh.SFTPFailure("the output of `stat` in the devbox cannot be read")
-    mode = int(found[1], 16)
-    size, owner, group, read, changed = (max(0, int(each)) for each in found.groups()[1:])
+    mode = int(match[1], 16)
+    size, owner, group, read, changed = (max(0, int(each)) for each in match.groups()[1:])
     return asyncssh.SFTPAttrs(
         type=_KINDS.get(stat.S_IFMT(mode), constants.FILEXFER_TYPE_UNKNOWN),
         size=size,
@@ -223,13 +223,13 @@ class SftpFiles(asyncssh.SFTPServer):
         """Refuse targets for which opening would do more than asked, such as creating files or folders."""
         folder = path_word(posixpath.dirname(path))
         word = path_word(path)
-        told = await self._shell.ask(
+        answer = await self._shell.ask(
             b"[ -d %b ] || { echo 'No such file or directory'; exit 1; }\n" % folder
             + b"if [ -e %b ]; then echo there; fi" % word
         )
-        if not told.strip() and not pflags & FXF_CREAT:
+        if not answer.strip() and not pflags & FXF_CREAT:
             raise asyncssh.SFTPNoSuchFile("No such file or directory")
-        if told.strip() and pflags & FXF_EXCL:
+        if answer.strip() and pflags & FXF_EXCL:
             raise asyncssh.SFTPFailure("File exists")
 
     async def open56(
@@ -293,11 +293,11 @@ class SftpFiles(asyncssh.SFTPServer):
 
     async def scandir(self, path: bytes) -> AsyncIterator[asyncssh.SFTPName]:
         shown = b"stat -c '/'%b' '%%n" % STAT_FORMAT
-        told = await self._shell.ask(
+        answer = await self._shell.ask(
             b"cd %b && %b ./. ./.. && " % (path_word(path), shown)
             + b"find . -mindepth 1 -maxdepth 1 -exec %b {} +" % shown
         )
-        for entry in entries_from_stat(told):
+        for entry in entries_from_stat(answer):
             yield entry
 
     async def remove(self, path: bytes) -> None:

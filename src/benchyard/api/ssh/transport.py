@@ -94,8 +94,8 @@ class SshServer:
                         raise
                     raise NotSupported(_MISSING) from error
                 opening = module.open_connections(self._settings, self._engine, self._host, self._key)
-                made: SshService = await self._stack.enter_async_context(opening)
-                serving = self._serving = made
+                transport: SshService = await self._stack.enter_async_context(opening)
+                serving = self._serving = transport
             return serving
 
 

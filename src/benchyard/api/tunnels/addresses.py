@@ -42,11 +42,11 @@ def address_of(path: bytes, headers: Headers) -> TunnelAddress | None:
     named = _BY_HOST.match(host)
     if named:
         return TunnelAddress(named[2].decode().lower(), _port(named[1].decode()), path or b"/")
-    found = _BY_PATH.fullmatch(path)
-    if found is None:
+    match = _BY_PATH.fullmatch(path)
+    if match is None:
         return None
-    key, port = ((found[name] or b"").decode("latin-1") for name in ("key", "port"))
-    rest = found["rest"] or b""
+    key, port = ((match[name] or b"").decode("latin-1") for name in ("key", "port"))
+    rest = match["rest"] or b""
     return TunnelAddress(key, _port(port), rest or b"/", path[: len(path) - len(rest)])
 
 

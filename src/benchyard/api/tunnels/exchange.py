@@ -178,12 +178,12 @@ def request_head(asked: InboundRequest, is_ours: Callable[[str], bool]) -> h11.R
 
 def answer_headers(asked: InboundRequest, answer: h11.Response) -> list[Header]:
     """Return the answer's headers for the client; raises h11.RemoteProtocolError if they are invalid."""
-    given = list(answer.headers)
-    if not 200 <= answer.status_code <= 599 or any(_CONTROLS.search(value) for _, value in given):
+    headers_given = list(answer.headers)
+    if not 200 <= answer.status_code <= 599 or any(_CONTROLS.search(value) for _, value in headers_given):
         raise h11.RemoteProtocolError("an invalid answer")
-    has_coding = any(name == b"transfer-encoding" for name, _ in given)
+    has_coding = any(name == b"transfer-encoding" for name, _ in headers_given)
     dropped = frozenset([b"content-length"]) if has_coding or answer.status_code in _BODILESS else frozenset()
-    headers = list(end_to_end_headers(given, dropped))
+    headers = list(end_to_end_headers(headers_given, dropped))
     if asked.address.prefix:
         headers = [(name, value) for name, value in headers if _may_pass_by_path(name)]
         headers.append((b"content-security-policy", SANDBOX))
@@ -209,10 +209,10 @@ def switch_head(asked: InboundRequest, answer: h11.InformationalResponse) -> byt
 
 def end_to_end_headers(headers: Iterable[Header], dropped: frozenset[bytes]) -> Iterable[Header]:
     """Return headers without hop-by-hop ones and without the given ones."""
-    kept = list(headers)
-    named = {token for name, value in kept if name == b"connection" for token in _tokens(value)}
+    headers_kept = list(headers)
+    named = {token for name, value in headers_kept if name == b"connection" for token in _tokens(value)}
     left_out = _ONE_HOP | dropped | named
-    return ((name, value) for name, value in kept if name not in left_out)
+    return ((name, value) for name, value in headers_kept if name not in left_out)
 
 
 def _may_pass_by_path(name: bytes) -> bool:

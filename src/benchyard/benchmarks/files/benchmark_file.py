@@ -28,7 +28,7 @@ class ScenarioPart(FilePart):
 
     @model_validator(mode="after")
     def _one(self) -> "ScenarioPart":
-        if len([each for each in (self.path, self.id, self.name) if each]) != 1:
+        if len([part for part in (self.path, self.id, self.name) if part]) != 1:
             raise PydanticCustomError("scenario", "give one of `path`, `id` and `name`")
         return self
 
@@ -72,33 +72,33 @@ def read_benchmark(path: Path) -> BenchmarkDraft:
     folder = BoundedFolder(path)
     if not folder.has(NAME):
         raise UsageError(f"{path} has no {NAME}; `benchyard benchmark new` makes a folder that has one")
-    found = located_values.read_yaml(path / NAME, folder.text(NAME, MOST_YAML_BYTES))
-    file = located_values.validate(found, BenchmarkFile)
-    scenarios = tuple(_scenario(found, folder, index, part) for index, part in enumerate(file.scenarios))
-    _check_names(found, scenarios)
+    document = located_values.read_yaml(path / NAME, folder.text(NAME, MOST_YAML_BYTES))
+    file = located_values.validate(document, BenchmarkFile)
+    scenarios = tuple(_scenario(document, folder, index, part) for index, part in enumerate(file.scenarios))
+    _check_names(document, scenarios)
     return BenchmarkDraft(BenchmarkRequest.model_validate(file.model_dump(exclude={"scenarios"})), scenarios)
 
 
 def _scenario(
-    found: LocatedData, folder: BoundedFolder, index: int, part: ScenarioPart
+    document: LocatedData, folder: BoundedFolder, index: int, part: ScenarioPart
 ) -> ScenarioDraft | NamedScenario:
     place = ("scenarios", index)
     if part.path is None:
-        return NamedScenario(part.id, part.name, f"{found.path}:{found.line(place)}")
+        return NamedScenario(part.id, part.name, f"{document.path}:{document.line(place)}")
     try:
         folder.inside(part.path)
     except UsageError as error:
-        raise found.refuse(place, error.message) from error
+        raise document.refuse(place, error.message) from error
     if not (folder.path / part.path).is_dir():
-        raise found.refuse(place, f"there is no folder {part.path}")
+        raise document.refuse(place, f"there is no folder {part.path}")
     return scenario_draft.read_scenario(folder.path / part.path)
 
 
-def _check_names(found: LocatedData, scenarios: tuple[ScenarioDraft | NamedScenario, ...]) -> None:
+def _check_names(document: LocatedData, scenarios: tuple[ScenarioDraft | NamedScenario, ...]) -> None:
     seen: set[str] = set()
-    for index, each in enumerate(scenarios):
-        name = each.request.name if isinstance(each, ScenarioDraft) else None
+    for index, scenario in enumerate(scenarios):
+        name = scenario.request.name if isinstance(scenario, ScenarioDraft) else None
         if name in seen:
-            raise found.refuse(("scenarios", index), f"another scenario here has the name {name!r} too")
+            raise document.refuse(("scenarios", index), f"another scenario here has the name {name!r} too")
         if name is not None:
             seen.add(name)

@@ -86,11 +86,11 @@ class BoundedFolder:
         count = 0
         for here, folders, files in os.walk(path, onerror=_complain):
             folders.sort()
-            for each in sorted(files):
+            for file in sorted(files):
                 count += 1
                 if count > MOST_FILES:
                     raise TooLarge(f"{self.path / name}: it has more than {MOST_FILES} files")
-                below = (Path(here) / each).relative_to(path)
+                below = (Path(here) / file).relative_to(path)
                 yield (PurePosixPath(name) / below.as_posix()).as_posix()
 
 
@@ -116,10 +116,10 @@ def _complain(error: OSError) -> None:
 
 def packed_files(folder: BoundedFolder, name: str, limit: int = MOST_PACKED_BYTES) -> dict[str, PackedFile]:
     """Return all files below a path of a folder, by their path below it; links to files count as files."""
-    found: dict[str, PackedFile] = {}
-    for each in folder.files(name):
-        content = folder.data(each, limit)
+    files: dict[str, PackedFile] = {}
+    for file in folder.files(name):
+        content = folder.data(file, limit)
         limit -= len(content)
-        inner = each.removeprefix(name).lstrip("/") or each.rpartition("/")[2]
-        found[inner] = PackedFile(content, folder.mode(each))
-    return found
+        inner = file.removeprefix(name).lstrip("/") or file.rpartition("/")[2]
+        files[inner] = PackedFile(content, folder.mode(file))
+    return files

@@ -172,7 +172,7 @@ def _told(marked: LocatedData, model: type[BaseModel], problem: ErrorDetails) ->
     outer = ".".join(str(part) for part in _written(marked.node, place[:-1]))
     shown = ".".join(str(part) for part in _written(marked.node, place))
     if problem["type"] == "extra_forbidden":
-        known = [name for each in _around(model, place[:-1]) for name in each.model_fields]
+        known = [name for kind in _around(model, place[:-1]) for name in kind.model_fields]
         return f"{where}: {outer + ': ' if outer else ''}{unknown_key(str(place[-1]), sorted(set(known)))}"
     if problem["type"] == "missing":
         return f"{where}: {outer + '.' if outer else ''}{place[-1]}: this is missing"
@@ -191,17 +191,17 @@ def _written(node: yaml.Node, place: KeyPath) -> Iterator[int | str]:
 
 def _around(model: type[BaseModel], place: KeyPath) -> list[type[BaseModel]]:
     """Return the models that may stand at a place."""
-    found = [model]
+    kinds = [model]
     for part in place:
         if isinstance(part, int):
             continue
-        fields = [each.model_fields[part].annotation for each in found if part in each.model_fields]
+        fields = [kind.model_fields[part].annotation for kind in kinds if part in kind.model_fields]
         if fields:
-            found = [inner for annotation in fields for inner in _models(annotation)]
+            kinds = [inner for annotation in fields for inner in _models(annotation)]
         else:
             # This part is the tag of a union: keep the one model it selects.
-            found = [each for each in found if _tag(each) == part] or found
-    return found
+            kinds = [kind for kind in kinds if _tag(kind) == part] or kinds
+    return kinds
 
 
 def _tag(model: type[BaseModel]) -> object:
@@ -212,7 +212,7 @@ def _tag(model: type[BaseModel]) -> object:
 def _models(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [found for inner in get_args(annotation) for found in _models(inner)]
+    return [model for inner in get_args(annotation) for model in _models(inner)]
 
 
 _KEY = re.compile(r"""[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*""")
@@ -234,8 +234,8 @@ def read_toml(path: Path, text: str) -> LocatedData:
     try:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        found = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        line = f":{found[1]}" if found else ""
+        match = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        line = f":{match[1]}" if match else ""
         said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise UsageError(f"{path}{line}: this is not valid TOML: {said}") from error
     return LocatedData(path, data, _node(data, _TomlLines(text).all(), (), 1))
@@ -284,7 +284,7 @@ class _Lines:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._ends = [found.start() for found in re.finditer("\n", text)]
+        self._ends = [match.start() for match in re.finditer("\n", text)]
         self._found: dict[KeyPath, int] = {}
 
     def _note(self, place: KeyPath, at: int) -> None:
@@ -344,9 +344,9 @@ class _TomlLines(_Lines):
 
     def _keys(self, at: int) -> tuple[list[str], int]:
         keys: list[str] = []
-        while found := _KEY.match(self._text, at):
-            keys.append(_unquoted(found))
-            at = found.end()
+        while match := _KEY.match(self._text, at):
+            keys.append(_unquoted(match))
+            at = match.end()
             if not self._text.startswith(".", at):
                 break
             at += 1
@@ -394,5 +394,5 @@ class _JsonLines(_Lines):
         return at + 1
 
     def _blank(self, at: int) -> int:
-        found = _JSON_BLANK.match(self._text, at)
-        return found.end() if found else at
+        match = _JSON_BLANK.match(self._text, at)
+        return match.end() if match else at

@@ -67,9 +67,11 @@ class EnvironmentPart(FilePart):
 
     @model_validator(mode="after")
     def _one_origin(self) -> "EnvironmentPart":
-        given = [name for name in ORIGINS if getattr(self, name)]
-        if len(given) > 1:
-            raise PydanticCustomError("origins", "give one of {given}, not all", {"given": ", ".join(given)})
+        origins = [name for name in ORIGINS if getattr(self, name)]
+        if len(origins) > 1:
+            raise PydanticCustomError(
+                "origins", "give one of {given}, not all", {"given": ", ".join(origins)}
+            )
         return self
 
 
@@ -200,8 +202,8 @@ def _installed() -> list[str]:
 
 
 def _tag(value: Any) -> str:
-    given = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return given if given in TEXTS or given in ("ast_grep_scorer", "custom_scorer") else "other"
+    tag = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return tag if tag in TEXTS or tag in ("ast_grep_scorer", "custom_scorer") else "other"
 
 
 AnyScorer = Annotated[
@@ -217,13 +219,13 @@ AnyScorer = Annotated[
 
 
 def _weighted(scorers: list[AnyScorer]) -> list[AnyScorer]:
-    given = [each.weight for each in scorers if each.weight is not None]
-    if len(scorers) == 1 and not given:
+    weights = [scorer.weight for scorer in scorers if scorer.weight is not None]
+    if len(scorers) == 1 and not weights:
         return scorers
-    if len(given) < len(scorers):
+    if len(weights) < len(scorers):
         raise PydanticCustomError("weights", "each of several scorers needs a `weight`")
-    if abs(sum(given) - 1) > _WEIGHTS_OFF:
-        total = f"{sum(given):.6g}"
+    if abs(sum(weights) - 1) > _WEIGHTS_OFF:
+        total = f"{sum(weights):.6g}"
         raise PydanticCustomError(
             "weights", "the weights add up to {total}; they must add up to 1", {"total": total}
         )

@@ -107,15 +107,15 @@ def user_and_directory_of(text: str) -> UserAndDirectory:
         return UserAndDirectory()
     stages: dict[str, UserAndDirectory] = {}
     here, values = UserAndDirectory(), dict(read.global_values({}))
-    for each in read.instructions:
-        if each.name == "FROM":
-            words = each.rest.lower().split()
+    for instruction in read.instructions:
+        if instruction.name == "FROM":
+            words = instruction.rest.lower().split()
             here = stages.get(words[0], UserAndDirectory()) if words else UserAndDirectory()
             stages[words[2] if len(words) == 3 else str(len(stages))] = here
         else:
-            if each.name in ("ARG", "ENV"):
-                values |= _values(each.rest)
-            here = _moved(here, each, values)
+            if instruction.name in ("ARG", "ENV"):
+                values |= _values(instruction.rest)
+            here = _moved(here, instruction, values)
             if stages:
                 stages[next(reversed(stages))] = here
     return here
@@ -180,7 +180,7 @@ def _size(part: TaskEnvironmentPart) -> dict[str, Any]:
         return {}
     memory = _even((part.memory_mb or 2 * _GB) / _GB)
     cpus = max(part.cpus or 1.0, memory / 8)
-    cpus = next((each for each in (0.5, 1.0) if cpus <= each), None) or _even(cpus)
+    cpus = next((cores for cores in (0.5, 1.0) if cpus <= cores), None) or _even(cpus)
     memory = max(memory, _even(2 * cpus)) if cpus > 0.5 else max(memory, 1)
     return {
         "resource_size_request": Size.CUSTOM_SIZE,
@@ -219,12 +219,12 @@ def variables_of(env: Mapping[str, str], where: str) -> Variables:
     plain: dict[str, str] = {}
     required: list[str] = []
     for name, value in env.items():
-        found = _TEMPLATE.fullmatch(value)
-        if found is None:
+        match = _TEMPLATE.fullmatch(value)
+        if match is None:
             plain[name] = value
-        elif found[2] is not None:
-            plain[name] = found[2]
-        elif found[1] == name:
+        elif match[2] is not None:
+            plain[name] = match[2]
+        elif match[1] == name:
             required.append(name)
         else:
             raise UsageError(
@@ -287,15 +287,19 @@ class ImageParts:
 
 def tree_of(archive: bytes) -> FileTree:
     """Return the files of a build context; raises UsageError if paths leave it, or it is too large."""
-    found = _Unpacked()
+    unpacked = _Unpacked()
     try:
         with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
             for about in opened:
-                found.take(opened, about)
+                unpacked.take(opened, about)
     except (tarfile.TarError, EOFError, OSError) as error:
         raise UsageError(f"the build context is not an archive of files: {error}") from error
-    taken = {parent for name in (*found.files, *found.links, *found.folders) for parent in _parents(name)}
-    return FileTree(found.files, found.links, tuple(each for each in found.folders if each not in taken))
+    taken = {
+        parent for name in (*unpacked.files, *unpacked.links, *unpacked.folders) for parent in _parents(name)
+    }
+    return FileTree(
+        unpacked.files, unpacked.links, tuple(folder for folder in unpacked.folders if folder not in taken)
+    )
 
 
 @dataclass
@@ -392,11 +396,11 @@ def _account(user: UserParameters, directory: str) -> list[str]:
 def _steps(
     steps: list[StartingFile | str], user: UserParameters, directory: str, files: dict[str, PackedFile]
 ) -> Iterator[str]:
-    made = {directory, home_of(user)}
+    folders = {directory, home_of(user)}
     yield f"WORKDIR {home_of(user)}"
     for number, step in enumerate(steps):
         if isinstance(step, StartingFile):
-            yield from _copied(number, step, (user, directory), files, made)
+            yield from _copied(number, step, (user, directory), files, folders)
         else:
             if len(step) > _LONGEST_COMMAND:
                 raise UsageError("a launch command is too long for a Dockerfile; put it into the image")
@@ -419,7 +423,9 @@ def _copied(
     name = f"{STARTING}/{number}-{slug(posixpath.basename(path))}"
     # Builders copy a file's mode, but git keeps only its executable bit.
     files[name] = PackedFile(file.content, 0o755 if file.mode & _EXECUTABLE else 0o644)
-    missing = [each for each in _parents(path) if each not in made and each.startswith(f"{home_of(user)}/")]
+    missing = [
+        parent for parent in _parents(path) if parent not in made and parent.startswith(f"{home_of(user)}/")
+    ]
     for folder in reversed(missing):
         made.add(folder)
         step = f'mkdir -p "{folder}" && chown {user.username} "{folder}"'

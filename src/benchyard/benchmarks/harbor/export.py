@@ -176,15 +176,15 @@ class _Maker:
             if name is None or name not in self.parts.attachments:
                 raise UsageError("its tests are in the image that it is graded in, and cannot be told apart")
             return self.parts.attachments[name]
-        found = tests_of(view, contract, self.parts.programs, self.user.username)
+        tests = tests_of(view, contract, self.parts.programs, self.user.username)
         self.verifier_user = grader_of(contract) or self.verifier_user
-        self.needs_network |= NEEDS_NETWORK in found[TEST_SCRIPT].content
-        for each in functions:
-            if shipped := self.parts.programs.shipped.get(scorer_key(each.scorer)):
+        self.needs_network |= NEEDS_NETWORK in tests[TEST_SCRIPT].content
+        for function in functions:
+            if shipped := self.parts.programs.shipped.get(scorer_key(function.scorer)):
                 self.verifier_user = shipped.user or self.verifier_user
                 self.verifier_spare += shipped.around_sec
                 self.storage_mb = shipped.storage_mb or self.storage_mb
-        return found
+        return tests
 
     def _document(self) -> dict[str, Any]:
         view = self.view
@@ -214,16 +214,18 @@ class _Maker:
     def _artifacts(self) -> list[Any]:
         if not self._is_separate:
             return []
-        found: list[Any] = []
-        excludes = [posixpath.join(self.directory, each) for each in self.view.answer_excludes or []]
+        artifacts: list[Any] = []
+        excludes = [posixpath.join(self.directory, exclude) for exclude in self.view.answer_excludes or []]
         for each in self.view.answer_paths or []:
             source = posixpath.join(self.directory, each)
             below = [path.removeprefix(f"{source}/") for path in excludes if path.startswith(f"{source}/")]
-            found.append({"source": source, "exclude": below} if below else source)
+            artifacts.append({"source": source, "exclude": below} if below else source)
         # Use one kind of entry: if any is a table, all are.
-        if any(isinstance(each, dict) for each in found):
-            return [each if isinstance(each, dict) else {"source": each} for each in found]
-        return found
+        if any(isinstance(artifact, dict) for artifact in artifacts):
+            return [
+                artifact if isinstance(artifact, dict) else {"source": artifact} for artifact in artifacts
+            ]
+        return artifacts
 
     @property
     def _is_separate(self) -> bool:
@@ -243,9 +245,9 @@ class _Maker:
             reference=references.kind(view) if has_reference else None,
             scorers=[
                 unmapped_parts.ScorerNote(
-                    name=each.name, type=str(each.scorer.get("type", "")), weight=each.weight
+                    name=function.name, type=str(function.scorer.get("type", "")), weight=function.weight
                 )
-                for each in functions
+                for function in functions
             ],
             **{name: getattr(view, name) or None for name in unmapped_parts.EXPORTED},
         )
@@ -281,8 +283,8 @@ class _Maker:
             **self._network(scoring, phases.setup),
             "env": env or None,
             "collect": [
-                {"command": each.command, "user": each.user, "timeout_sec": each.timeout_sec}
-                for each in view.collect_commands or []
+                {"command": command.command, "user": command.user, "timeout_sec": command.timeout_sec}
+                for command in view.collect_commands or []
             ]
             or None,
         }
@@ -299,13 +301,13 @@ class _Maker:
         }
 
     def _steps(self) -> Iterator[dict[str, Any]]:
-        for each in self.view.steps or []:
+        for step in self.view.steps or []:
             yield {
-                "name": each.name,
-                "min_reward": each.min_reward
-                if isinstance(each.min_reward, dict)
-                else _float(each.min_reward),
-                "agent": {"timeout_sec": each.agent_timeout_sec} if each.agent_timeout_sec else None,
+                "name": step.name,
+                "min_reward": step.min_reward
+                if isinstance(step.min_reward, dict)
+                else _float(step.min_reward),
+                "agent": {"timeout_sec": step.agent_timeout_sec} if step.agent_timeout_sec else None,
             }
 
 
@@ -326,16 +328,16 @@ def _size(launch: LaunchParameters, storage_mb: int | None) -> dict[str, Any]:
 
 def task_name(view: ScenarioView) -> str:
     """Return the name of a task where tasks are published: `ORG/NAME`."""
-    for each in (view.metadata.get("task", ""), view.name):
-        if _NAME.fullmatch(each) and ".." not in each:
-            return each
+    for name in (view.metadata.get("task", ""), view.name):
+        if _NAME.fullmatch(name) and ".." not in name:
+            return name
     return f"{ORG}/{slug(view.name).lstrip('-_.') or 'unnamed'}"
 
 
 def tree_digest(tree: FileTree) -> str:
     """Return the content hash of a task folder, as manifests of datasets have it."""
     whole = hashlib.sha256()
-    for name in sorted(each for each in tree.files if each.split("/")[0] in _HASHED):
+    for name in sorted(file for file in tree.files if file.split("/")[0] in _HASHED):
         whole.update(f"{name}\0{hashlib.sha256(tree.files[name].content).hexdigest()}\n".encode())
     return f"sha256:{whole.hexdigest()}"
 
@@ -407,7 +409,7 @@ def overrides(view: ScenarioView, read: ScenarioRequest) -> unmapped_parts.Bench
             "launch_parameters": launch.model_copy(update={"network_policy_id": None}),
         }
     )
-    steps = [each.model_copy(update={"files": None}) for each in view.steps or []]
+    steps = [step.model_copy(update={"files": None}) for step in view.steps or []]
     same = view.model_copy(update={"environment": plain, "steps": steps or None})
     changed: dict[str, Any] = {}
     for place, old, _ in comparison.scenario_differences(same, read):

@@ -66,14 +66,14 @@ class Registry:
     def find(self, wanted: str) -> RegistryDataset:
         """Return the dataset of `NAME` or `NAME@VERSION`; raises NotFound with the known names."""
         name, _, version = wanted.partition("@")
-        found = {each.version: each for each in self.datasets if each.name == name}
-        if not found:
-            names = sorted({each.name for each in self.datasets})
+        versions = {dataset.version: dataset for dataset in self.datasets if dataset.name == name}
+        if not versions:
+            names = sorted({dataset.name for dataset in self.datasets})
             raise NotFound(f"the registry has no dataset {name!r}{registry.nearest(name, names)}")
-        version = version or newest(list(found))
-        if version not in found:
-            raise NotFound(f"{name} has no version {version!r}; there are: {', '.join(sorted(found))}")
-        return found[version]
+        version = version or newest(list(versions))
+        if version not in versions:
+            raise NotFound(f"{name} has no version {version!r}; there are: {', '.join(sorted(versions))}")
+        return versions[version]
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,10 @@ class Manifest:
 
     def digest(self) -> str:
         """Digest that changes when a task or a file does; the order of tasks does not matter."""
-        told = ",".join(sorted(_hexadecimal(task.digest) for task in self.tasks))
+        text = ",".join(sorted(_hexadecimal(task.digest) for task in self.tasks))
         if self.files:
-            told += ";" + ",".join(sorted(f"{file.path}:{_hexadecimal(file.digest)}" for file in self.files))
-        return hashlib.sha256(told.encode()).hexdigest()
+            text += ";" + ",".join(sorted(f"{file.path}:{_hexadecimal(file.digest)}" for file in self.files))
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def newest(versions: list[str]) -> str:
@@ -132,38 +132,38 @@ def read_registry(path: Path) -> Registry:
         file = _RegistryFile.model_validate({"datasets": data})
     except ValidationError:
         # Finding lines takes longer than reading: do it only to report a mistake.
-        found = located_values.read_json(path, text)
-        _check_each(found)
+        document = located_values.read_json(path, text)
+        _check_each(document)
         raise
-    return Registry(tuple(each.dataset() for each in file.datasets))
+    return Registry(tuple(dataset.dataset() for dataset in file.datasets))
 
 
 def read_manifest(path: Path) -> Manifest:
     """Return the content of a `dataset.toml`; raises UsageError with the key and the line of a mistake."""
     text = BoundedFolder(path.parent).text(path.name, _MOST_MANIFEST_BYTES)
-    found = located_values.read_toml(path, text)
-    file = located_values.validate(found, _ManifestFile)
+    document = located_values.read_toml(path, text)
+    file = located_values.validate(document, _ManifestFile)
     if not re.fullmatch(r"1(\.\d+)?", file.schema_version):
-        raise found.refuse(
+        raise document.refuse(
             ("schema_version",), f"schema_version {file.schema_version!r} is not known; 1.0 is"
         )
     return Manifest(
         file.dataset.name,
         file.dataset.version,
         file.dataset.description,
-        tuple(ManifestTask(each.name, each.digest) for each in file.tasks),
+        tuple(ManifestTask(task.name, task.digest) for task in file.tasks),
         tuple(ManifestFile(each.path, each.digest or None) for each in file.files),
         file.metadata,
     )
 
 
-def _check_each(found: located_values.LocatedData) -> None:
+def _check_each(document: located_values.LocatedData) -> None:
     """Raise UsageError with the file's own lines: the file is a list, but the model needs a named field."""
-    if not isinstance(found.data, list):
-        raise found.refuse((), "a list of datasets is expected here")
-    for index, data in enumerate(found.data):
-        node = found.node.value[index]
-        located_values.validate(located_values.LocatedData(found.path, data, node), _DatasetPart)
+    if not isinstance(document.data, list):
+        raise document.refuse((), "a list of datasets is expected here")
+    for index, data in enumerate(document.data):
+        node = document.node.value[index]
+        located_values.validate(located_values.LocatedData(document.path, data, node), _DatasetPart)
 
 
 def _repository(value: str) -> str:

@@ -66,12 +66,12 @@ def script(solution: Solution) -> str | None:
 
 def read_back(text: str) -> Solution | None:
     """Return the solution that `script` turned into this text; None for any other script."""
-    found = _PARTS.search(text)
-    if found is None:
+    match = _PARTS.search(text)
+    if match is None:
         return None
     try:
-        archive = base64.b64decode(found["archive"].replace("\n", ""), validate=True)
-        words = shlex.split(found["exports"])
+        archive = base64.b64decode(match["archive"].replace("\n", ""), validate=True)
+        words = shlex.split(match["exports"])
         solution = Solution(
             dict(unpack_files(archive)),
             dict(word.split("=", 1) for word in words if word != "export"),

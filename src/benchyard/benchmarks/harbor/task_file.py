@@ -53,7 +53,7 @@ class NetworkPart(FilePart):
     @field_validator("allowed_hosts")
     @classmethod
     def _hosts(cls, hosts: list[str] | None) -> list[str] | None:
-        return None if hosts is None else [_host(each) for each in hosts]
+        return None if hosts is None else [_host(host) for host in hosts]
 
     @model_validator(mode="after")
     def _fits(self) -> "NetworkPart":

@@ -157,7 +157,7 @@ class _Reader:
         parts, steps = self.file.steps, self._steps(user)
         if not steps:
             return request
-        seconds = max(self.file.verifier.timeout_sec, *(each.verifier.timeout_sec for each in parts))
+        seconds = max(self.file.verifier.timeout_sec, *(part.verifier.timeout_sec for part in parts))
         return request.model_copy(
             update={
                 "steps": steps,
@@ -184,7 +184,7 @@ class _Reader:
     def _check_artifact(self, part: ArtifactPart, place: located_values.KeyPath) -> None:
         if part.service not in (None, "main"):
             raise self.found.refuse(place, "side services by compose are not supported")
-        if any(set(each) & set("*?[") for each in part.exclude):
+        if any(set(pattern) & set("*?[") for pattern in part.exclude):
             raise self.found.refuse(place, "patterns in `exclude` are not supported; name files and folders")
 
     def _at(self, *place: str) -> str:
@@ -234,7 +234,7 @@ class _Reader:
 
     def _step_files(self) -> dict[str, bytes]:
         """Return, for each step, an archive of the files put into the working directory before it."""
-        folders = {each.name: f"{STEPS}/{each.name}/{WORKDIR}" for each in self.file.steps}
+        folders = {step.name: f"{STEPS}/{step.name}/{WORKDIR}" for step in self.file.steps}
         return {
             name: pack_files(packed_files(self.folder, folder))
             for name, folder in folders.items()
@@ -247,7 +247,9 @@ class _Reader:
         """Return the scorer that runs the tests of the task, or of one of its steps."""
         scorer: dict[str, Any] = {"type": SCORER, "user": verifier.user or user}
         folders = [TESTS, *([f"{step[1]}/{TESTS}"] if step else [])]
-        scripts = [f"{each}/{TEST_SCRIPT}" for each in folders if self.folder.has(f"{each}/{TEST_SCRIPT}")]
+        scripts = [
+            f"{folder}/{TEST_SCRIPT}" for folder in folders if self.folder.has(f"{folder}/{TEST_SCRIPT}")
+        ]
         if self._are_tests_baked():
             scorer["tests"] = None
         elif not scripts and not (self.file.steps and step is None):
@@ -274,16 +276,18 @@ class _Reader:
             "scoring_secrets": {name: name for name in secrets} or None,
             "scoring_tracing": self._needs_tracing() or None,
             "collect_commands": [
-                CollectCommand(command=each.command, user=each.user, timeout_sec=each.timeout_sec)
-                for each in verifier.collect
+                CollectCommand(command=command.command, user=command.user, timeout_sec=command.timeout_sec)
+                for command in verifier.collect
             ]
             or None,
         }
         if not verifier.is_separate:
             return {**rules, "scoring_isolation": self.options.isolation or "clean"}
-        sources = [each.source for each in self.file.artifacts]
+        sources = [artifact.source for artifact in self.file.artifacts]
         excludes = [
-            posixpath.join(each.source, name) for each in self.file.artifacts for name in each.exclude
+            posixpath.join(artifact.source, name)
+            for artifact in self.file.artifacts
+            for name in artifact.exclude
         ]
         return {
             **rules,
@@ -329,31 +333,31 @@ class _Reader:
         )
 
     def _attachments(self) -> dict[str, bytes]:
-        found = {
+        attachments = {
             unmapped_parts.ATTACHMENT: pack_files(
                 unmapped_parts.unmapped_files(self.folder, needed=self._needed())
             )
         }
         if self._are_tests_baked():
-            return found
+            return attachments
         shared = packed_files(self.folder, TESTS) if self.folder.has(TESTS) else {}
-        found |= {TESTS: pack_files(shared)} if shared else {}
+        attachments |= {TESTS: pack_files(shared)} if shared else {}
         for index, step in enumerate(self.file.steps):
             own = f"{STEPS}/{step.name}/{TESTS}"
             files = packed_files(self.folder, own) if self.folder.has(own) else {}
-            found[_step_tests(index)] = pack_files({**shared, **files})
-        return found
+            attachments[_step_tests(index)] = pack_files({**shared, **files})
+        return attachments
 
     def _needed(self) -> Iterator[str]:
         """Yield the files to keep whatever their size, since no other part of the scenario has them."""
         yield NAME
         yield INSTRUCTION
-        folders = [SOLUTION, *(f"{STEPS}/{each.name}/{SOLUTION}" for each in self.file.steps)]
-        yield from (f"{STEPS}/{each.name}/{INSTRUCTION}" for each in self.file.steps)
-        for each in folders:
+        folders = [SOLUTION, *(f"{STEPS}/{step.name}/{SOLUTION}" for step in self.file.steps)]
+        yield from (f"{STEPS}/{step.name}/{INSTRUCTION}" for step in self.file.steps)
+        for folder in folders:
             # This solution is too large for one script.
-            if self.folder.has(each) and self._solution(each) is None:
-                yield from self.folder.files(each)
+            if self.folder.has(folder) and self._solution(folder) is None:
+                yield from self.folder.files(folder)
 
     def _solution(self, name: str) -> str | None:
         """Return the solution as one script; None if there is none, or it is too large."""
@@ -364,14 +368,14 @@ class _Reader:
 
     def _metadata(self) -> dict[str, str]:
         """Return the task's metadata as text, and the importer's own."""
-        told = {
+        metadata = {
             key: _as_text(value) for key, value in self.file.metadata.items() if key != unmapped_parts.SECTION
         }
         if self.file.task is not None:
-            told["task"] = self.file.task.name
+            metadata["task"] = self.file.task.name
         if self.file.source:
-            told["source"] = self.file.source
-        return {**{key[:256]: value for key, value in told.items() if value}, **self.options.metadata}
+            metadata["source"] = self.file.source
+        return {**{key[:256]: value for key, value in metadata.items() if value}, **self.options.metadata}
 
 
 def _step_tests(index: int) -> str:
@@ -382,7 +386,7 @@ def _step_tests(index: int) -> str:
 def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return ", ".join(value)
     return json.dumps(value, default=str)
 
@@ -397,22 +401,22 @@ def task_folders_in(folder: Path) -> list[Path]:
     """Return the task folders in a folder, or itself if it is one, in order of name; raises UsageError."""
     if is_task(folder):
         return [folder]
-    found = sorted(_below(folder, _DEEPEST), key=lambda path: path.relative_to(folder).parts)
-    if not found:
+    folders = sorted(_below(folder, _DEEPEST), key=lambda path: path.relative_to(folder).parts)
+    if not folders:
         raise UsageError(f"{folder}: it holds no task: no folder in it has a task.toml")
-    if len(found) > MOST_TASKS:
-        raise UsageError(f"{folder}: {len(found)} tasks are too many for a benchmark: {MOST_TASKS} at most")
-    return found
+    if len(folders) > MOST_TASKS:
+        raise UsageError(f"{folder}: {len(folders)} tasks are too many for a benchmark: {MOST_TASKS} at most")
+    return folders
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:
-    for each in sorted(folder.iterdir()):
-        if each.is_symlink() or not each.is_dir() or each.name.startswith("."):
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() or not path.is_dir() or path.name.startswith("."):
             continue
-        if is_task(each):
-            yield each
+        if is_task(path):
+            yield path
         elif depth > 1:
-            yield from _below(each, depth - 1)
+            yield from _below(path, depth - 1)
 
 
 def scenarios_of_set(
@@ -452,4 +456,6 @@ def _items(tasks: Sequence[Path]) -> list[str]:
 def _told(error: ValidationError) -> str:
     """Describe the parts of a task that do not fit a scenario."""
     problems = error.errors(include_url=False, include_input=False)[:_SHOWN]
-    return "; ".join(f"{'.'.join(map(str, each['loc']))[:100]}: {each['msg'][:200]}" for each in problems)
+    return "; ".join(
+        f"{'.'.join(map(str, problem['loc']))[:100]}: {problem['msg'][:200]}" for problem in problems
+    )

@@ -65,8 +65,8 @@ def table_of(found: located_values.LocatedData, metadata: dict[str, Any]) -> Ben
         return BenchyardTable.model_validate(metadata[SECTION])
     except ValueError as error:
         first = str(error).splitlines()[1:3]
-        told = f"[metadata.{SECTION}]: {' '.join(' '.join(first).split())[:300]}"
-        raise found.refuse(place, told) from error
+        reason = f"[metadata.{SECTION}]: {' '.join(' '.join(first).split())[:300]}"
+        raise found.refuse(place, reason) from error
 
 
 def apply_table(
@@ -79,9 +79,9 @@ def apply_table(
         changes["scoring_isolation"] = part.isolation
     if part.required_secret_names is not None:
         left = [
-            each
-            for each in request.required_environment_variables or []
-            if each not in part.required_secret_names
+            variable
+            for variable in request.required_environment_variables or []
+            if variable not in part.required_secret_names
         ]
         changes["required_environment_variables"] = left or None
     if part.benchmark is not None:
@@ -91,18 +91,18 @@ def apply_table(
 
 def unmapped_files(folder: BoundedFolder, *, needed: Iterable[str]) -> dict[str, PackedFile]:
     """Return the files of a task folder to keep: those `needed`, and small ones while there is room."""
-    wanted = set(needed)
-    found: dict[str, PackedFile] = {}
+    names = set(needed)
+    files: dict[str, PackedFile] = {}
     left = _MOST_BYTES
     for name in folder.files("."):
         path = name.removeprefix("./")
-        if path in wanted:
-            found[path] = PackedFile(folder.data(path, MOST_PACKED_BYTES), folder.mode(path))
+        if path in names:
+            files[path] = PackedFile(folder.data(path, MOST_PACKED_BYTES), folder.mode(path))
         elif not _is_elsewhere(path) and not (folder.path / path).is_symlink():
             left -= folder.inside(path).stat().st_size
             if left >= 0:
-                found[path] = PackedFile(folder.data(path, _MOST_BYTES), folder.mode(path))
-    return found
+                files[path] = PackedFile(folder.data(path, _MOST_BYTES), folder.mode(path))
+    return files
 
 
 def _is_elsewhere(path: str) -> bool:

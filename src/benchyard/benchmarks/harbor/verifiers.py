@@ -140,8 +140,8 @@ class _Tests:
 
 def grader_of(contract: ScoringContract) -> str | None:
     """Return the user who must run a contract's tests, if not the one whose work is graded."""
-    users = [each.scorer.get("user") for each in contract.scoring_function_parameters]
-    return next((str(each) for each in users if each), None)
+    users = [parameter.scorer.get("user") for parameter in contract.scoring_function_parameters]
+    return next((str(user) for user in users if user), None)
 
 
 def tests_of(
@@ -149,24 +149,26 @@ def tests_of(
 ) -> dict[str, PackedFile]:
     """Return the files of `tests/` for a contract; raises UsageError for scorers only the server can run."""
     functions = contract.scoring_function_parameters
-    made = _Tests(view, programs, user=user, grader=grader_of(contract))
-    parts = [_part(made, each) for each in functions]
+    tests = _Tests(view, programs, user=user, grader=grader_of(contract))
+    parts = [_part(tests, function) for function in functions]
     directory = view.environment.working_directory if view.environment else None
     where = f"cd -- {shlex.quote(directory)} || exit 1" if directory else 'cd -- "$HOME" || exit 1'
-    head = _HEAD.format(directory=where) + _offered(made, functions) + (_UV if made.needs_uv else "")
+    head = _HEAD.format(directory=where) + _offered(tests, functions) + (_UV if tests.needs_uv else "")
     tail = _TAIL.replace("SEVERAL", "1" if len(functions) > 1 else "0")
     script = "\n".join([head, *parts]) + tail
-    return {TEST_SCRIPT: PackedFile(script.encode(), _PROGRAM), **made.files}
+    return {TEST_SCRIPT: PackedFile(script.encode(), _PROGRAM), **tests.files}
 
 
-def _offered(made: _Tests, functions: Sequence[ScoringFunction]) -> str:
+def _offered(tests: _Tests, functions: Sequence[ScoringFunction]) -> str:
     """Return the lines that lock out the graded user, and offer the command that runs graded programs."""
-    if made.grader is None:
+    if tests.grader is None:
         return ""
-    if made.programs.graded is None:
+    if tests.programs.graded is None:
         raise UsageError("the program that runs answers for graders is not here; export it with the CLI")
-    made.add(_GRADED, made.programs.graded(made.user, made.view.scoring_secrets or {}), _PROGRAM)
-    is_closed = all(each.scorer.get("user") or each.scorer.get("type") == AST_GREP for each in functions)
+    tests.add(_GRADED, tests.programs.graded(tests.user, tests.view.scoring_secrets or {}), _PROGRAM)
+    is_closed = all(
+        function.scorer.get("user") or function.scorer.get("type") == AST_GREP for function in functions
+    )
     closed = 'chmod -R go= "$tests" "$logs" "$work" || exit 1\n' if is_closed else 'chmod 755 "$work"\n'
     return f'{closed}export BENCHYARD_GRADED="$tests/{_GRADED}"\n'
 
@@ -176,104 +178,106 @@ def scorer_key(scorer: Mapping[str, Any]) -> str:
     return json.dumps(scorer, sort_keys=True)
 
 
-def _part(made: _Tests, function: ScoringFunction) -> str:
+def _part(tests: _Tests, function: ScoringFunction) -> str:
     type = str(function.scorer.get("type", ""))
     if type == HARBOR:
         raise UsageError(f"scorer {function.name}: a {HARBOR} together with other scorers cannot be exported")
-    if scorer_key(function.scorer) in made.programs.shipped:
-        return f"# {function.name}\n{_shipped(made, function)}"
+    if scorer_key(function.scorer) in tests.programs.shipped:
+        return f"# {function.name}\n{_shipped(tests, function)}"
     if type not in _PARTS:
         raise UsageError(
             f"scorer {function.name} is of type {type}, which grades on the server only: what it needs is "
             "there and not in the task; import the benchmark where it is to be run"
         )
-    return f"# {function.name}\n{_PARTS[type](made, function)}"
+    return f"# {function.name}\n{_PARTS[type](tests, function)}"
 
 
 def _run(name: str, command: str) -> str:
     return f'{command} > "$logs/{name}.out" 2> "$logs/{name}.err"\n'
 
 
-def _command(made: _Tests, function: ScoringFunction) -> str:
-    path = made.add(f"scorers/{function.name}.sh", str(function.scorer["command"]))
-    return _passed(made, function, path)
+def _command(tests: _Tests, function: ScoringFunction) -> str:
+    path = tests.add(f"scorers/{function.name}.sh", str(function.scorer["command"]))
+    return _passed(tests, function, path)
 
 
-def _passed(made: _Tests, function: ScoringFunction, path: str) -> str:
+def _passed(tests: _Tests, function: ScoringFunction, path: str) -> str:
     name = function.name
-    ran = _run(name, made.shell(function, path))
-    return f"{made.context(function)}{ran}status=$?; told {name}\npassed {name} {function.weight!r} $status\n"
+    ran = _run(name, tests.shell(function, path))
+    return (
+        f"{tests.context(function)}{ran}status=$?; told {name}\npassed {name} {function.weight!r} $status\n"
+    )
 
 
-def _printed(made: _Tests, function: ScoringFunction, command: str, params: Any = None) -> str:
+def _printed(tests: _Tests, function: ScoringFunction, command: str, params: Any = None) -> str:
     name = function.name
     ran = _run(name, command)
-    return f"{made.context(function, params)}{ran}told {name}\nprinted {name} {function.weight!r}\n"
+    return f"{tests.context(function, params)}{ran}told {name}\nprinted {name} {function.weight!r}\n"
 
 
-def _bash_script(made: _Tests, function: ScoringFunction) -> str:
-    path = made.add(f"scorers/{function.name}.sh", str(function.scorer["bash_script"]))
-    return _printed(made, function, made.shell(function, path))
+def _bash_script(tests: _Tests, function: ScoringFunction) -> str:
+    path = tests.add(f"scorers/{function.name}.sh", str(function.scorer["bash_script"]))
+    return _printed(tests, function, tests.shell(function, path))
 
 
-def _custom(made: _Tests, function: ScoringFunction) -> str:
+def _custom(tests: _Tests, function: ScoringFunction) -> str:
     type = str(function.scorer.get("custom_scorer_type"))
-    script = made.programs.custom.get(type)
+    script = tests.programs.custom.get(type)
     if script is None:
         raise UsageError(f"scorer {function.name}: there is no registered custom scorer {type!r}")
-    path = made.add(f"scorers/{function.name}.sh", script)
+    path = tests.add(f"scorers/{function.name}.sh", script)
     params = function.scorer.get("scorer_params")
-    return _printed(made, function, made.shell(function, path), params)
+    return _printed(tests, function, tests.shell(function, path), params)
 
 
-def _test_based(made: _Tests, function: ScoringFunction) -> str:
+def _test_based(tests: _Tests, function: ScoringFunction) -> str:
     lines = []
     for number, each in enumerate(function.scorer.get("test_files") or []):
         to = str(each["file_path"])
-        path = made.add(f"files/{function.name}/{number}", each.get("file_contents") or "")
+        path = tests.add(f"files/{function.name}/{number}", each.get("file_contents") or "")
         folder = posixpath.dirname(to)
         make = f"mkdir -p -- {shlex.quote(folder)} && " if folder else ""
         place = shlex.quote(to)
         lines.append(f"{{ {make}rm -f -- {place} && cp -- {path} {place}; }} || fail {shlex.quote(to)}\n")
-    path = made.add(f"scorers/{function.name}.sh", str(function.scorer["test_command"]))
-    return "".join(lines) + _passed(made, function, path)
+    path = tests.add(f"scorers/{function.name}.sh", str(function.scorer["test_command"]))
+    return "".join(lines) + _passed(tests, function, path)
 
 
-def _python(made: _Tests, name: str, needs: PythonNeeds) -> str:
+def _python(tests: _Tests, name: str, needs: PythonNeeds) -> str:
     """Return the lines that make a Python environment for a scorer."""
-    made.needs_uv = True
+    tests.needs_uv = True
     version = f" --python {shlex.quote(needs.version)}" if needs.version else ""
     lines = (
         f'uv venv --quiet --no-project{version} "$work/{name}" || fail "{name}: there is no Python for it"\n'
     )
     if needs.requirements:
-        words = " ".join(shlex.quote(each) for each in needs.requirements)
+        words = " ".join(shlex.quote(requirement) for requirement in needs.requirements)
         lines += f'uv pip install --quiet --python "$work/{name}/bin/python" {words} || '
         lines += f'fail "{name}: its packages cannot be installed"\n'
     return lines
 
 
-def _python_script(made: _Tests, function: ScoringFunction) -> str:
+def _python_script(tests: _Tests, function: ScoringFunction) -> str:
     text, name = str(function.scorer["python_script"]), function.name
-    path = made.add(f"scorers/{name}.py", text)
-    needs = made.programs.pythons.get(text, PythonNeeds())
+    path = tests.add(f"scorers/{name}.py", text)
+    needs = tests.programs.pythons.get(text, PythonNeeds())
     command = f'"$work/{name}/bin/python" -I -X utf8 {path}'
-    if made.grader != function.scorer.get("user"):
+    if tests.grader != function.scorer.get("user"):
         command = f'"$BENCHYARD_GRADED" {command}'
-    return _python(made, name, needs) + _printed(made, function, command)
+    return _python(tests, name, needs) + _printed(tests, function, command)
 
 
-def _ast_grep(made: _Tests, function: ScoringFunction) -> str:
-    made.needs_uv = True
+def _ast_grep(tests: _Tests, function: ScoringFunction) -> str:
+    tests.needs_uv = True
     scorer, name = function.scorer, function.name
-    config = made.add("scorers/sgconfig.yml", "ruleDirs: []\n")
+    config = tests.add("scorers/sgconfig.yml", "ruleDirs: []\n")
     words = [f"--pattern={scorer['pattern']}", "--color=never"]
     words += [f"--lang={scorer['lang']}"] if scorer.get("lang") else []
-    options = " ".join(shlex.quote(each) for each in words)
+    options = " ".join(shlex.quote(word) for word in words)
     place = shlex.quote(str(scorer["search_directory"]))
     run = _run(
         name,
-        f"uvx --from {shlex.quote(made.programs.ast_grep)} ast-grep run --config={config} {options} "
+        f"uvx --from {shlex.quote(tests.programs.ast_grep)} ast-grep run --config={config} {options} "
         f"--files-with-matches -- {place}",
     )
     missing = f'[ ! -e {place} ] && fail "{name}: there is nothing to search in"\n'
@@ -284,16 +288,16 @@ def _ast_grep(made: _Tests, function: ScoringFunction) -> str:
     )
 
 
-def _shipped(made: _Tests, function: ScoringFunction) -> str:
+def _shipped(tests: _Tests, function: ScoringFunction) -> str:
     name = function.name
-    given = made.programs.shipped[scorer_key(function.scorer)]
-    for path, file in given.files.items():
-        made.add(f"scorers/{name}/{path}", file.content, file.mode)
-    made.add("scorers/tell.py", _TELL)
+    shipped = tests.programs.shipped[scorer_key(function.scorer)]
+    for path, file in shipped.files.items():
+        tests.add(f"scorers/{name}/{path}", file.content, file.mode)
+    tests.add("scorers/tell.py", _TELL)
     head = f'name={shlex.quote(name)} weight={function.weight!r} own="$tests/scorers/{name}"\n'
-    if given.python is not None:
-        head += f'{_python(made, name, given.python)}python="$work/{name}/bin/python"\n'
-    return head + given.script
+    if shipped.python is not None:
+        head += f'{_python(tests, name, shipped.python)}python="$work/{name}/bin/python"\n'
+    return head + shipped.script
 
 
 _PARTS: Mapping[str, Callable[[_Tests, ScoringFunction], str]] = {

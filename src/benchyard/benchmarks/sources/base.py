@@ -75,7 +75,7 @@ class HubDatasets:
     @property
     def revision(self) -> str:
         """Revisions of all of them."""
-        return ", ".join(f"{part_name(each)}@{each.revision}" for each in self.parts)
+        return ", ".join(f"{part_name(part)}@{part.revision}" for part in self.parts)
 
 
 Source = HubDataset | HubDatasets | GitTree

@@ -54,8 +54,8 @@ def path_beside(target: Path, ending: str) -> Path:
 
 def last_commit(folder: Path, revision: str) -> str | None:
     """Return the commit that a branch or tag was the last time it was looked up."""
-    found = _refs(folder).get(revision)
-    return found if isinstance(found, str) and is_commit(found) else None
+    commit = _refs(folder).get(revision)
+    return commit if isinstance(commit, str) and is_commit(commit) else None
 
 
 def note_commit(folder: Path, revision: str, commit: str) -> None:
@@ -70,11 +70,11 @@ def note_commit(folder: Path, revision: str, commit: str) -> None:
 def _refs(folder: Path) -> dict[str, object]:
     path = folder / "refs.json"
     try:
-        found = json.loads(path.read_bytes()[:_MOST_NOTE_BYTES])
+        refs = json.loads(path.read_bytes()[:_MOST_NOTE_BYTES])
     except (OSError, ValueError):
         # A missing or damaged file: the branch or tag is looked up again.
         return {}
-    return found if isinstance(found, dict) else {}
+    return refs if isinstance(refs, dict) else {}
 
 
 def _wait(descriptor: int, what: str, progress: FetchProgress) -> None:

@@ -159,8 +159,8 @@ def _note(answer: HubResponse) -> None:
 def _check_again(response: httpx.Response) -> None:
     if response.status_code not in _AGAIN:
         return
-    asked = response.headers.get("Retry-After", "")
-    wait = float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else None
+    delay = response.headers.get("Retry-After", "")
+    wait = float(delay) if delay.isascii() and delay.isdigit() and len(delay) < 10 else None
     raise Interruption(f"{response.url.host} answered {response.status_code}", wait)
 
 
@@ -277,11 +277,11 @@ class Download:
             return 0
         if status not in (206, 416) or not have:
             raise self._refused(status)
-        found = _RANGE.fullmatch(answer.response.headers.get("Content-Range", ""))
-        if found and answer.tag == tag:
-            if status == 206 and found[1] == str(have):
+        match = _RANGE.fullmatch(answer.response.headers.get("Content-Range", ""))
+        if match and answer.tag == tag:
+            if status == 206 and match[1] == str(have):
                 return have
-            if status == 416 and found[2] == str(have):
+            if status == 416 and match[2] == str(have):
                 return None
         self._partial.remove()
         raise Interruption("the file has changed since the download began", wait=0)
@@ -336,11 +336,11 @@ class Download:
         expected = pinned.sha256 or told
         if expected is None:
             return
-        found = file_sha256(self._partial.path)
-        if found != expected:
+        digest = file_sha256(self._partial.path)
+        if digest != expected:
             self._partial.remove()
             raise DatasetError(
-                f"{self._wanted.name} has the checksum {found}, and should have {expected}: it was damaged "
+                f"{self._wanted.name} has the checksum {digest}, and should have {expected}: it was damaged "
                 "on the way, or is not what was pinned. It was removed; try again, or give a good copy "
                 "with --from"
             )

@@ -236,13 +236,13 @@ def _commit(url: GitUrl, revision: str, base: Path) -> str:
 
 def _looked_up(url: GitUrl, ref: str) -> str:
     """Return the present commit of a branch or tag; tags take precedence, as in git."""
-    wanted = ["HEAD"] if ref == "HEAD" else [f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}"]
-    said = _run(url, ["ls-remote", "--quiet", "--", url.shown, *wanted], FetchLimits(seconds=_LOOKUP_SECONDS))
+    names = ["HEAD"] if ref == "HEAD" else [f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}"]
+    said = _run(url, ["ls-remote", "--quiet", "--", url.shown, *names], FetchLimits(seconds=_LOOKUP_SECONDS))
     lines = (line.split("\t", 1) for line in said.splitlines() if "\t" in line)
-    found = {name: commit for commit, name in lines if is_commit(commit)}
-    for name in wanted:
-        if name in found:
-            return found[name]
+    commits = {name: commit for commit, name in lines if is_commit(commit)}
+    for name in names:
+        if name in commits:
+            return commits[name]
     raise UsageError(f"{url.shown} has no branch or tag {ref!r}; a commit is given with all its 40 digits")
 
 
@@ -273,8 +273,10 @@ def _run(url: GitUrl, arguments: list[str], limits: FetchLimits) -> str:
     finally:
         _end(process)
     if process.returncode:
-        told = _scrubbed(url, complained.decode(errors="replace")).strip()[-_SHOWN:]
-        raise DatasetError(f"git cannot get {url.shown}: {told or f'it ended with {process.returncode}'}")
+        complaint = _scrubbed(url, complained.decode(errors="replace")).strip()[-_SHOWN:]
+        raise DatasetError(
+            f"git cannot get {url.shown}: {complaint or f'it ended with {process.returncode}'}"
+        )
     return said.decode(errors="replace")
 
 
@@ -294,8 +296,8 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 def _environment(url: GitUrl) -> dict[str, str]:
     names = (*_FROM_OUTSIDE, *_PROXIES, *(name.upper() for name in _PROXIES))
-    found = {name: os.environ[name] for name in names if name in os.environ}
-    found |= {
+    variables = {name: os.environ[name] for name in names if name in os.environ}
+    variables |= {
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "",
         "SSH_ASKPASS": "",
@@ -303,15 +305,15 @@ def _environment(url: GitUrl) -> dict[str, str]:
         "GIT_ALLOW_PROTOCOL": url.scheme,
         "LC_ALL": "C",
     }
-    found.setdefault("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
+    variables.setdefault("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
     if url.secret is not None:
         # Not on the command line, which every user of the machine can read.
-        found |= {
+        variables |= {
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": f"url.{url.secret}.insteadOf",
             "GIT_CONFIG_VALUE_0": url.shown,
         }
-    return found
+    return variables
 
 
 def _scrubbed(url: GitUrl, text: str) -> str:

@@ -40,8 +40,8 @@ def fetch(source: HubDataset, root: Path, hub: Hub, progress: FetchProgress, lim
         partial = cache.path_beside(folder, ".partial")
         for file in source.files:
             if not is_whole(file, folder / file.path):
-                wanted = _wanted(source, file, hub, folder)
-                _fetch_one(source, Download(wanted, hub, client, limits), hub, progress)
+                name = _wanted(source, file, hub, folder)
+                _fetch_one(source, Download(name, hub, client, limits), hub, progress)
         shutil.rmtree(partial, ignore_errors=True)
     return folder
 

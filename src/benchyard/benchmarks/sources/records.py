@@ -47,10 +47,10 @@ def as_list(value: object, what: str = "this") -> list[Any]:
         raise DatasetError(f"{what} must be a list, or the text of one, and is {type(value).__name__}")
     if len(value) > MOST_ROW_BYTES:
         raise DatasetError(f"{what} must be a list, and its text is longer than {MOST_ROW_BYTES} letters")
-    found = _parsed(value.strip())
-    if not isinstance(found, list | tuple):
+    value_list = _parsed(value.strip())
+    if not isinstance(value_list, list | tuple):
         raise DatasetError(f"{what} must be a list, or the text of one, and is {_short(value)}")
-    return list(found)
+    return list(value_list)
 
 
 def _parsed(text: str) -> object:
@@ -130,14 +130,14 @@ def _json(path: Path) -> Iterator[Row]:
     if len(content) > _MOST_JSON_BYTES:
         raise DatasetError(f"{path}: it is larger than {_MOST_JSON_BYTES} bytes; give it as .jsonl")
     try:
-        found = json.loads(content.decode("utf-8-sig"))
+        value = json.loads(content.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
         cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
         said = "half-downloaded: the file ends in the middle; fetch it again" if cut else _reason(error)
         raise DatasetError(f"{path}:{error.lineno}: {said}", line=error.lineno) from error
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path}: this is not valid JSON: {_reason(error)}") from error
-    yield from _from_json(path, found)
+    yield from _from_json(path, value)
 
 
 def _from_json(path: Path, found: object) -> Iterator[Row]:
@@ -149,16 +149,16 @@ def _from_json(path: Path, found: object) -> Iterator[Row]:
         yield _checked(row, f"{path}: row {number}")
 
 
-def _from_columns(path: Path, found: dict[str, list[Any]]) -> list[Any]:
+def _from_columns(path: Path, columns: dict[str, list[Any]]) -> list[Any]:
     """Return the rows in an object of lists: either its only split, or a list for each column."""
-    only = next(iter(found.values()))
-    if len(found) == 1 and all(isinstance(row, dict) for row in only):
+    only = next(iter(columns.values()))
+    if len(columns) == 1 and all(isinstance(row, dict) for row in only):
         return only
-    lengths = {name: len(values) for name, values in found.items()}
+    lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name[:60]} {length}" for name, length in list(lengths.items())[:10])
-        raise DatasetError(f"{path}: its columns have different lengths: {told}")
-    return [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
+        lengths_shown = ", ".join(f"{name[:60]} {length}" for name, length in list(lengths.items())[:10])
+        raise DatasetError(f"{path}: its columns have different lengths: {lengths_shown}")
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def _csv(path: Path) -> Iterator[Row]:

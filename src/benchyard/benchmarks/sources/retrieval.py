@@ -35,16 +35,16 @@ def fetch(
         place = Hub(os.environ.get("HF_ENDPOINT") or hub.ADDRESS, token or os.environ.get("HF_TOKEN"))
         return hub.fetch(source, cache / "hub", place, progress, limits)
     if isinstance(source, HubDatasets):
-        found = {part: fetch(part, cache, progress, token, limits) for part in source.parts}
-        return _together(cache / "together" / hashlib.sha256(source.revision.encode()).hexdigest(), found)
+        folders = {part: fetch(part, cache, progress, token, limits) for part in source.parts}
+        return _together(cache / "together" / hashlib.sha256(source.revision.encode()).hexdigest(), folders)
     return git.fetch(source, cache / "git", progress, limits)
 
 
 def commit_of(source: Source, folder: Path) -> str:
     """Return the commit of what `fetch` gave: for a branch it is known only then."""
     if isinstance(source, HubDatasets):
-        found = {part: commit_of(part, (folder / part_folder(part)).resolve()) for part in source.parts}
-        return ", ".join(f"{part_name(part)}@{commit}" for part, commit in found.items())
+        commits = {part: commit_of(part, (folder / part_folder(part)).resolve()) for part in source.parts}
+        return ", ".join(f"{part_name(part)}@{commit}" for part, commit in commits.items())
     return folder.name if isinstance(source, HubDataset) else git.commit_of(folder)
 
 

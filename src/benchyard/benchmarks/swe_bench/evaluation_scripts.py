@@ -109,7 +109,7 @@ def _project(repo: str) -> Project:
 def _other(table: Iterable[tuple[str, tuple[str, ...], str]], repo: str, version: str) -> str:
     """Return a table's command for a version; empty if it has none."""
     for project, beginnings, value in table:
-        if project == repo and any(f"{version}.".startswith(f"{each}.") for each in beginnings):
+        if project == repo and any(f"{version}.".startswith(f"{beginning}.") for beginning in beginnings):
             return value
     return ""
 

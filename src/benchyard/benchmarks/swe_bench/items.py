@@ -56,7 +56,7 @@ def texts_of(row: Row, *names: str) -> list[str]:
     """Return a list of texts, in whatever notation it is; raises DatasetError."""
     for name in names:
         if row.get(name) is not None:
-            return [str(each) for each in as_list(row[name], name)]
+            return [str(text) for text in as_list(row[name], name)]
     raise DatasetError(f"the row has no list {' or '.join(names)}; fetch the data again")
 
 

@@ -113,20 +113,20 @@ def _pins(row: Row) -> EnvironmentPins:
     """Return the version of Python, and the packages of the index, that an environment file names."""
     text = items.text_of(row, "environment_yml", default="") or _inlined(items.text_of(row, "dockerfile"))
     try:
-        found = yaml.safe_load(text)
+        document = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise DatasetError(f"environment_yml is no YAML: {' '.join(str(error).split())[:200]}") from error
-    listed = found.get("dependencies") if isinstance(found, dict) else None
+    listed = document.get("dependencies") if isinstance(document, dict) else None
     version = "3"
     pip: dict[str, str] = {}
     conda: dict[str, str] = {}
-    for each in listed if isinstance(listed, list) else []:
-        if isinstance(each, dict):
-            pins = [str(pin) for pin in each.get("pip") or [] if _PIN.fullmatch(str(pin))]
+    for item in listed if isinstance(listed, list) else []:
+        if isinstance(item, dict):
+            pins = [str(pin) for pin in item.get("pip") or [] if _PIN.fullmatch(str(pin))]
             pip |= {_plain(pin.partition("==")[0]): pin for pin in pins}
-        elif python := _PYTHON.match(str(each)):
+        elif python := _PYTHON.match(str(item)):
             version = python[1]
-        elif (package := _OF_CONDA.fullmatch(str(each))) and package[1] not in _NOT_OF_INDEX:
+        elif (package := _OF_CONDA.fullmatch(str(item))) and package[1] not in _NOT_OF_INDEX:
             name = _NAMES_OF_INDEX.get(package[1], package[1])
             conda[_plain(name)] = f"{name}=={package[2]}"
     # Pins of pip win, since it installed last.

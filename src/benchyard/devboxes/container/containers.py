@@ -60,9 +60,10 @@ def _compare(index: int, how: str, value: int, second: int = 0) -> dict[str, Any
 
 
 def _if_equal(names: Iterable[str], index: int, values: Iterable[int]) -> list[dict[str, Any]]:
-    wanted = list(names)
+    known_names = list(names)
     return [
-        _refuse(wanted, errno.EPERM, _compare(index, "MASKED_EQ", _LOWER_HALF, value)) for value in values
+        _refuse(known_names, errno.EPERM, _compare(index, "MASKED_EQ", _LOWER_HALF, value))
+        for value in values
     ]
 
 
@@ -100,8 +101,8 @@ async def meet_first_process(meeting: socket.socket, request: dict[str, Any], li
     connection, _address = meeting.accept()
     with connection:
         connection.setblocking(False)
-        told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        pid: int = struct.unpack("3i", told)[0]
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid: int = struct.unpack("3i", credentials)[0]
         groups = await asyncio.to_thread(_enclose, pid)
         try:
             wire.send(connection, request, [listener.fileno(), *groups])
@@ -219,7 +220,7 @@ def _host_config(spec: DevboxSpec, ways: ContainerSettings) -> dict[str, Any]:
     limits = spec.limits
     folders = {ways.python: "python", spec.folder / MEETING_FOLDER: "meeting"}
     targets = [(source, f"{_PLACE}/{name}") for source, name in folders.items()]
-    targets += [(each.source, each.target) for each in spec.mounts]
+    targets += [(mount.source, mount.target) for mount in spec.mounts]
     config: dict[str, Any] = {
         "Mounts": [
             {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": True}
@@ -291,11 +292,11 @@ class Containers:
 
     async def reset(self, devbox_id: str) -> None:
         """End the container of a devbox with a disk, if it runs; raise StartFailed if it is gone."""
-        found = await self._engine.inspect(self.name(devbox_id))
-        if found is None:
+        view = await self._engine.inspect(self.name(devbox_id))
+        if view is None:
             message = f"the disk of devbox {devbox_id} is gone: its container was removed from the engine"
             raise StartFailed(message, step="container")
-        if found["State"]["Running"]:
+        if view["State"]["Running"]:
             await self.kill(devbox_id)
 
     async def run(self, spec: DevboxSpec, request: dict[str, Any]) -> int:
@@ -360,23 +361,23 @@ class Containers:
 
     async def changes(self, devbox_id: str) -> Path | None:
         """Return the folder of a container's changes, if the engine has one."""
-        found = await self._engine.inspect(self.name(devbox_id)) or {}
-        folder = ((found.get("GraphDriver") or {}).get("Data") or {}).get("UpperDir")
+        view = await self._engine.inspect(self.name(devbox_id)) or {}
+        folder = ((view.get("GraphDriver") or {}).get("Data") or {}).get("UpperDir")
         return Path(folder) if folder else None
 
     async def was_out_of_memory(self, devbox_id: str) -> bool:
         """Tell whether an ended container was killed for lack of memory."""
-        found = await self._engine.inspect(self.name(devbox_id)) or {}
-        return bool(found.get("State", {}).get("OOMKilled"))
+        view = await self._engine.inspect(self.name(devbox_id)) or {}
+        return bool(view.get("State", {}).get("OOMKilled"))
 
     async def sweep(self) -> None:
         """Remove the leftovers of an earlier server: containers without a disk, and half-started ones."""
-        for found in await self._engine.containers(f"{OWNER_LABEL}={self._ways.owner}"):
-            folder = Path(found["Labels"][FOLDER_LABEL])
+        for container in await self._engine.containers(f"{OWNER_LABEL}={self._ways.owner}"):
+            folder = Path(container["Labels"][FOLDER_LABEL])
             held = running_devbox.FirstProcess.load(folder)
             if not (folder / "changes").exists():
-                await self._engine.remove(found["Id"])
-            elif found["State"] in ("running", "paused") and (
+                await self._engine.remove(container["Id"])
+            elif container["State"] in ("running", "paused") and (
                 held is None or not devbox_index.is_alive(held)
             ):
                 await self.kill(folder.name)

@@ -138,12 +138,12 @@ class ContainerDriver(FirstProcessDriver):
             )
             raise StartFailed(message, step="engine")
         check_runtime(about, self._options.get("runtime"))
-        found = set(_ALWAYS) | {Capability(name) for name, can in about.can_limit.items() if can}
+        capabilities = set(_ALWAYS) | {Capability(name) for name, can in about.can_limit.items() if can}
         if about.has_plain_layers:
-            found |= {Capability.SNAPSHOTS, Capability.LIMIT_DISK}
+            capabilities |= {Capability.SNAPSHOTS, Capability.LIMIT_DISK}
         if tracing.can_mark():
-            found.add(Capability.OUT_OF_REACH)
-        self.capabilities = frozenset(found)
+            capabilities.add(Capability.OUT_OF_REACH)
+        self.capabilities = frozenset(capabilities)
 
     def report(self) -> DriverReport:
         absent = sorted(set(Capability) - self.capabilities)

@@ -50,12 +50,12 @@ def usual_sockets(environment: Mapping[str, str]) -> list[Path]:
 
 def find_socket(option: str | None, environment: Mapping[str, str]) -> Path:
     """Return the requested socket, else the first existing one; raise StartFailed with a remedy."""
-    given = option or environment.get("DOCKER_HOST")
-    if given:
-        scheme, separator, rest = given.rpartition("://")
+    address = option or environment.get("DOCKER_HOST")
+    if address:
+        scheme, separator, rest = address.rpartition("://")
         if separator and scheme != "unix":
             raise UsageError(
-                f"the engine at {given} is not on this machine; the container driver needs a unix socket, "
+                f"the engine at {address} is not on this machine; the container driver needs a unix socket, "
                 "because devboxes and their server share files: run a server beside that engine"
             )
         return Path(rest)
@@ -143,16 +143,16 @@ class ContainerEngine:
     async def inspect(self, name: str) -> dict[str, Any] | None:
         """Return the engine's record of a container; None if no container has that name."""
         try:
-            found: dict[str, Any] = await self.ask("GET", f"/containers/{quote(name)}/json")
+            answer: dict[str, Any] = await self.ask("GET", f"/containers/{quote(name)}/json")
         except NotFound:
             return None
-        return found
+        return answer
 
     async def containers(self, label: str) -> list[dict[str, Any]]:
         """List all containers, running or not, that have a label."""
         query = {"all": "true", "filters": json.dumps({"label": [label]})}
-        found: list[dict[str, Any]] = await self.ask("GET", "/containers/json", query=query)
-        return found
+        answer: list[dict[str, Any]] = await self.ask("GET", "/containers/json", query=query)
+        return answer
 
     async def remove(self, name: str) -> None:
         """Remove a container and its disk, if it exists."""
@@ -177,8 +177,8 @@ class ContainerEngine:
     async def images(self, label: str) -> list[dict[str, Any]]:
         """List all images that have a label."""
         query = {"filters": json.dumps({"label": [label]})}
-        found: list[dict[str, Any]] = await self.ask("GET", "/images/json", query=query)
-        return found
+        answer: list[dict[str, Any]] = await self.ask("GET", "/images/json", query=query)
+        return answer
 
     async def has_image(self, reference: str) -> bool:
         """Tell whether an image of that name exists."""
@@ -228,20 +228,20 @@ def _refusal(status: int, text: str) -> DevboxError | NotFound:
 
 
 def _version(text: str) -> tuple[int, int]:
-    found = re.match(r"(\d{1,3})\.(\d{1,3})", text)
-    return (int(found[1]), int(found[2])) if found else _NEWEST
+    match = re.match(r"(\d{1,3})\.(\d{1,3})", text)
+    return (int(match[1]), int(match[2])) if match else _NEWEST
 
 
 def _about(name: str, info: dict[str, Any]) -> EngineInfo:
     storage = str(info.get("Driver", ""))
     status = {str(key): str(value) for key, value in info.get("DriverStatus") or ()}
-    options = [str(each) for each in info.get("SecurityOptions") or ()]
+    options = [str(option) for option in info.get("SecurityOptions") or ()]
     return EngineInfo(
         name=name,
         version=str(info.get("ServerVersion", "")),
         storage=storage,
         shifts_ids=bool(info.get("Rootless"))
-        or any("rootless" in each or "userns" in each for each in options),
+        or any("rootless" in option or "userns" in option for option in options),
         runtimes=tuple(info.get("Runtimes") or ()),
         default_runtime=str(info.get("DefaultRuntime", "")),
         can_limit={

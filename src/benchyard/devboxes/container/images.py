@@ -185,8 +185,8 @@ def _layers(image: dict[str, object]) -> tuple[Path, ...] | None:
 def _check_mount_points(layers: tuple[Path, ...]) -> None:
     """Refuse layers whose links would lead runtimes out of the container when they mount there."""
     for name in _MOUNT_POINTS:
-        found = next((layer / name for layer in layers if os.path.lexists(layer / name)), None)
-        if found is not None and not is_whiteout(found.lstat()) and not stat.S_ISDIR(found.lstat().st_mode):
+        path = next((layer / name for layer in layers if os.path.lexists(layer / name)), None)
+        if path is not None and not is_whiteout(path.lstat()) and not stat.S_ISDIR(path.lstat().st_mode):
             raise StartFailed(f"/{name} of the image is not a directory: import an image where it is")
 
 

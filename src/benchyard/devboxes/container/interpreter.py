@@ -86,14 +86,14 @@ def _files() -> dict[str, Path]:
     if run.returncode != 0:
         said = run.stderr.decode(errors="replace").strip()[-500:]
         raise StartFailed(f"this Python cannot look at itself: {said}", step="interpreter")
-    found = json.loads(run.stdout)
-    version = ".".join(map(str, found["version"]))
-    standard = PurePosixPath(found["folder"]) / f"python{version}"
-    files = {_PROGRAM: Path(found["program"])}
-    for name, path in found["modules"].items():
+    facts = json.loads(run.stdout)
+    version = ".".join(map(str, facts["version"]))
+    standard = PurePosixPath(facts["folder"]) / f"python{version}"
+    files = {_PROGRAM: Path(facts["program"])}
+    for name, path in facts["modules"].items():
         files[str(_module_place(standard, name, Path(path)))] = Path(path)
     modules = set(files.values())
-    for path in (Path(text) for text in found["mapped"]):
+    for path in (Path(text) for text in facts["mapped"]):
         if path in modules or ".so" not in path.name:
             continue
         files |= {f"{_LIBRARIES}/{name}": path for name in elf.names(path)}
@@ -101,7 +101,7 @@ def _files() -> dict[str, Path]:
             files[_LOADER] = path
     if _LOADER not in files:
         raise StartFailed(
-            f"{found['program']} is not a dynamically linked program, which this driver needs; run the "
+            f"{facts['program']} is not a dynamically linked program, which this driver needs; run the "
             "server with your system's Python",
             step="interpreter",
         )

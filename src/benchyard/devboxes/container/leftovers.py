@@ -43,9 +43,9 @@ def find_leftovers(folder: Path, layers: Path) -> Iterator[tuple[str, str, str]]
             images = _list(client, "/images/json", LAYERS_LABEL)
         except httpx.HTTPError:
             return
-    for found in containers:
-        if reason := _reason(Path(found["Labels"][FOLDER_LABEL]), found["State"]):
-            yield "container", found["Names"][0].lstrip("/"), reason
+    for container in containers:
+        if reason := _reason(Path(container["Labels"][FOLDER_LABEL]), container["State"]):
+            yield "container", container["Names"][0].lstrip("/"), reason
     for image in images:
         if f'"{layers}/' in image["Labels"][LAYERS_LABEL] and is_stale(image):
             yield "image", (image.get("RepoTags") or [image["Id"]])[0], "its layers are gone"

@@ -142,24 +142,24 @@ def _make(path: str, owner: str | None, *, only_new: bool, can_change_user: bool
 def _files(folder: str, newer_than: str | None, most: int) -> list[str]:
     """Return the relative paths of plain files below a folder; names that are not text are left out."""
     least = -1 if newer_than is None else os.stat(newer_than).st_mtime_ns
-    found: list[str] = []
+    files: list[str] = []
     left, seen = [""], 0
-    while left and seen < _MOST_SEEN and len(found) < most:
+    while left and seen < _MOST_SEEN and len(files) < most:
         inner = left.pop()
         try:
             with os.scandir(f"{folder}/{inner}") as entries:
-                for each in entries:
+                for entry in entries:
                     seen += 1
-                    if seen > _MOST_SEEN or len(found) >= most:
+                    if seen > _MOST_SEEN or len(files) >= most:
                         break
-                    if each.is_dir(follow_symlinks=False):
-                        left.append(f"{inner}{each.name}/")
-                    elif _is_wanted(each, least):
-                        found.append(inner + each.name)
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(f"{inner}{entry.name}/")
+                    elif _is_wanted(entry, least):
+                        files.append(inner + entry.name)
         except OSError:
             if not inner:
                 raise
-    return found
+    return files
 
 
 def _is_wanted(entry: "os.DirEntry[str]", least: int) -> bool:

@@ -52,14 +52,14 @@ class Freezer(ABC):
         deadline = time.monotonic() + _KILL_SECONDS
         while True:
             with self.held() as is_still:
-                found = find()
+                pids = find()
                 # Parents last: the kernel continues the stopped children of a parent that ends.
-                processes.signal_each(found[::-1], signal.SIGKILL)
-            if not found and is_still:
+                processes.signal_each(pids[::-1], signal.SIGKILL)
+            if not pids and is_still:
                 return True
             if time.monotonic() > deadline:
                 return False
-            while any((seen := processes.read_process(pid)) and seen.is_alive for pid in found):
+            while any((seen := processes.read_process(pid)) and seen.is_alive for pid in pids):
                 if time.monotonic() > deadline:
                     return False
                 time.sleep(_LOOK_SECONDS)
@@ -72,12 +72,12 @@ def open_group(outer: str) -> list[int]:
     """
     inner = f"{outer}/{INNER}"
     is_old = os.path.exists(f"{inner}/freezer.state")
-    switch, told = ("freezer.state",) * 2 if is_old else ("cgroup.freeze", "cgroup.events")
-    wanted = [(f"{outer}/cgroup.procs", os.O_WRONLY), (f"{inner}/cgroup.procs", os.O_WRONLY)]
-    wanted += [(f"{inner}/{switch}", os.O_WRONLY), (f"{inner}/{told}", os.O_RDONLY)]
+    switch, names = ("freezer.state",) * 2 if is_old else ("cgroup.freeze", "cgroup.events")
+    files = [(f"{outer}/cgroup.procs", os.O_WRONLY), (f"{inner}/cgroup.procs", os.O_WRONLY)]
+    files += [(f"{inner}/{switch}", os.O_WRONLY), (f"{inner}/{names}", os.O_RDONLY)]
     opened: list[int] = []
     try:
-        for path, how in wanted:
+        for path, how in files:
             opened.append(os.open(path, how | os.O_CLOEXEC))
     except OSError:
         for descriptor in opened:

@@ -35,13 +35,13 @@ _MAX_NOTE = 64 * 1024
 
 def living_devboxes(folder: str) -> list[dict[str, Any]]:
     """Return the notes of all devboxes of a driver's folder whose first process lives."""
-    found = []
+    devboxes = []
     for note in _notes(folder):
         descriptor = _open(note)
         if descriptor is not None:
             os.close(descriptor)
-            found.append(note)
-    return found
+            devboxes.append(note)
+    return devboxes
 
 
 def run_warden(folder: str) -> NoReturn:
@@ -112,7 +112,7 @@ def _locked(folder: str) -> Iterator[bool]:
 
 
 def _notes(folder: str) -> list[dict[str, Any]]:
-    found = []
+    notes = []
     try:
         names = os.listdir(f"{folder}/{INDEX}")
     except FileNotFoundError:
@@ -123,8 +123,8 @@ def _notes(folder: str) -> list[dict[str, Any]]:
                 note = json.loads(file.read(_MAX_NOTE))
         except (OSError, ValueError):
             continue
-        found.append(note)
-    return found
+        notes.append(note)
+    return notes
 
 
 def _open(note: dict[str, Any]) -> int | None:

@@ -164,16 +164,16 @@ def _add_folders(root: int, watcher: int, links: dict[int, bytes], watches: list
     If they are too many, a link is `UNWATCHED`. All are listed before any is watched, since listing opens
     them.
     """
-    found = {}
+    folders_added = {}
     left = MOST_FOLDERS
     for index, link in links.items():
         folders = _folders(root, link, left)
         if folders is not None:
             left -= len(folders)
-            found[index] = folders
-    for index, folders in found.items():
+            folders_added[index] = folders
+    for index, folders in folders_added.items():
         try:
-            watches[index] = [_watch_at(root, watcher, each) for each in folders]
+            watches[index] = [_watch_at(root, watcher, folder) for folder in folders]
         except OSError:
             # The watches already added for this link belong to no path, so their reports are ignored.
             watches[index] = UNWATCHED
@@ -184,8 +184,8 @@ def _folders(root: int, link: bytes, most: int) -> list[bytes] | None:
 
     None if that cannot be found out, or there are more than `most`.
     """
-    found, seen = [link], set()
-    for place in found:
+    folders, seen = [link], set()
+    for place in folders:
         try:
             folder = _open(root, place, follow=True, reads=True)
         except OSError:
@@ -201,14 +201,14 @@ def _folders(root: int, link: bytes, most: int) -> list[bytes] | None:
                 continue
             seen.add((status.st_dev, status.st_ino))
             with os.scandir(folder) as entries:
-                wanted = (each.name for each in entries if each.is_symlink() or each.is_dir())
-                inner = list(itertools.islice(wanted, most + 1))
+                names = (entry.name for entry in entries if entry.is_symlink() or entry.is_dir())
+                inner = list(itertools.islice(names, most + 1))
         finally:
             os.close(folder)
-        found += [place + b"/" + os.fsencode(name) for name in inner]
-        if len(found) > most:
+        folders += [place + b"/" + os.fsencode(name) for name in inner]
+        if len(folders) > most:
             return None
-    return found
+    return folders
 
 
 def _watch_at(root: int, watcher: int, place: bytes) -> int:

@@ -130,7 +130,7 @@ class OwnedProcess(NamedTuple):
 
 def find_owners(pids: list[int]) -> list[OwnedProcess]:
     """Record the owners of these processes, in the order of their pids; ended ones are left out."""
-    found = []
+    owners = []
     for pid in sorted(pids):
         seen = processes.read_process(pid)
         try:
@@ -138,28 +138,30 @@ def find_owners(pids: list[int]) -> list[OwnedProcess]:
         except OSError:
             continue
         if seen is not None:
-            found.append(OwnedProcess(seen, owner))
-    return found
+            owners.append(OwnedProcess(seen, owner))
+    return owners
 
 
 def answer_processes(
-    connection: socket.socket, message: dict[str, Any], found: list[OwnedProcess]
+    connection: socket.socket, message: dict[str, Any], processes: list[OwnedProcess]
 ) -> NoReturn:
     """Describe the requested number, send that with the number of all, and end (in a forked child)."""
     try:
         sheet = os.memfd_create("benchyard-processes", os.MFD_CLOEXEC)
         with os.fdopen(sheet, "w") as file:
-            json.dump({"total": len(found), "processes": describe_processes(found, message["most"])}, file)
+            json.dump(
+                {"total": len(processes), "processes": describe_processes(processes, message["most"])}, file
+            )
             file.flush()
             wire.send(connection, {"seq": message["seq"], "ok": True}, [sheet])
     finally:
         os._exit(0)
 
 
-def describe_processes(found: list[OwnedProcess], most: int) -> list[dict[str, Any]]:
+def describe_processes(processes: list[OwnedProcess], most: int) -> list[dict[str, Any]]:
     """Describe at most `most` processes: of each command line one before the second of any."""
     names = {row[2]: row[0] for row in users.rows("/etc/passwd") if len(row) > 2}
-    described = [_facts(each, names) for each in found]
+    described = [_facts(process, names) for process in processes]
     counts: dict[tuple[str, str], int] = {}
     turns = []
     for facts in described:
@@ -167,8 +169,8 @@ def describe_processes(found: list[OwnedProcess], most: int) -> list[dict[str, A
         counts[key] = counts.get(key, 0) + 1
         turns.append(counts[key])
     order = sorted(range(len(described)), key=lambda at: (turns[at], described[at]["pid"]))
-    kept = [described[at] for at in order[:most]]
-    return sorted(kept, key=lambda facts: int(facts["pid"]))
+    rows = [described[at] for at in order[:most]]
+    return sorted(rows, key=lambda facts: int(facts["pid"]))
 
 
 def _facts(found: OwnedProcess, names: dict[str, str]) -> dict[str, Any]:
@@ -385,12 +387,12 @@ class Pid1:
         means.is_refused = not allowed
         # A supervisor forked ahead already has, or lacks, the mark of its command.
         self._dismiss_spare()
-        told = {"ok": True, "asks": means.listener is not None, "marks": means.marks}
+        reply = {"ok": True, "asks": means.listener is not None, "marks": means.marks}
         if allowed or not self.supervisors:
-            return told
+            return reply
         # An allowed call may not have been carried out yet; a process that stands still is in no call.
         with self.freezer.held() as is_still:
-            return {**told, "ok": is_still, "text": "its processes could not be frozen for it"}
+            return {**reply, "ok": is_still, "text": "its processes could not be frozen for it"}
 
     def _treat_all(self, operation: str) -> bool:
         """Freeze, thaw or kill every process but our own; return False if one got away."""
@@ -577,7 +579,7 @@ class Pid1:
             text = "the process that looked was stopped or killed inside the devbox"
             answer = {"seq": job.sequence, "ok": False, "errno": _EIO, "text": text}
             self._send(job.connection, answer)
-        held = next((each for each in self._all_supervisors() if each.pid == pid), None)
+        held = next((supervisor for supervisor in self._all_supervisors() if supervisor.pid == pid), None)
         if held is None:
             return
         if status != 0:
@@ -612,10 +614,10 @@ class Pid1:
         if not self.supervisors:
             return []
         with self.freezer.held() as is_still:
-            found = find_owners(self._others())
+            owners = find_owners(self._others())
         if not is_still:
             raise TimeoutError(_ETIMEDOUT, "its processes could not be frozen to be listed")
-        return found
+        return owners
 
     def _look(self, connection: socket.socket, message: dict[str, Any]) -> None:
         """Open a file, handle folders, or list processes, in a child, which answers itself."""

@@ -112,7 +112,7 @@ def read_process(pid: int) -> ProcessStat | None:
 
 def thread_states(pid: int) -> list[bytes]:
     """Return the state of each visible thread of a process."""
-    found = []
+    states = []
     try:
         names = os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -120,19 +120,19 @@ def thread_states(pid: int) -> list[bytes]:
     for name in names:
         try:
             with open(f"/proc/{pid}/task/{name}/stat", "rb") as file:
-                found += file.read(4096).rpartition(b")")[2].split()[:1]
+                states += file.read(4096).rpartition(b")")[2].split()[:1]
         except OSError:
             continue
-    return found
+    return states
 
 
 def living() -> dict[int, ProcessStat]:
     """Return every visible process that has not ended, by pid."""
-    found = {}
+    processes = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (seen := read_process(int(name))) and seen.is_alive:
-            found[seen.pid] = seen
-    return found
+            processes[seen.pid] = seen
+    return processes
 
 
 def parents() -> dict[int, int]:
@@ -157,13 +157,13 @@ def below(root: int, seen: dict[int, ProcessStat], spared: frozenset[int] = froz
     for pid, each in seen.items():
         if pid not in spared:
             children.setdefault(each.parent, []).append(pid)
-    found: list[int] = []
+    pids: list[int] = []
     queue = [root]
     while queue:
         for pid in children.get(queue.pop(), ()):
-            found.append(pid)
+            pids.append(pid)
             queue.append(pid)
-    return found
+    return pids
 
 
 def signal_each(pids: list[int], number: int) -> None:
@@ -180,8 +180,8 @@ def kill_round(root: int) -> bool:
 
     Stopping it first keeps it from forking meanwhile.
     """
-    found = descendants(root)
-    signal_each(found, signal.SIGSTOP)
+    pids = descendants(root)
+    signal_each(pids, signal.SIGSTOP)
     # Parents last: the kernel continues the stopped children of a parent that ends.
-    signal_each(found[::-1], signal.SIGKILL)
-    return bool(found)
+    signal_each(pids[::-1], signal.SIGKILL)
+    return bool(pids)

@@ -21,8 +21,8 @@ def show_host_folders(request: dict[str, Any]) -> None:
         try:
             path = f"/proc/self/fd/{point}"
             # Restrictions of the host's mount must be kept here.
-            kept = os.fstatvfs(point).f_flag & MS_NOEXEC
-            syscalls.mount(None, path, None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | kept)
+            flag = os.fstatvfs(point).f_flag & MS_NOEXEC
+            syscalls.mount(None, path, None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | flag)
         finally:
             os.close(point)
 
@@ -208,8 +208,8 @@ def _bind_read_only(source: str, target: str) -> None:
     """Show a file of the host: a device can still be written to, but its mode and owner cannot be changed."""
     syscalls.mount(source, target, None, MS_BIND)
     # Restrictions of the host's mount must be kept here; statvfs uses the same names for these bits.
-    kept = os.statvfs(target).f_flag & _KEPT_FLAGS
-    syscalls.mount(None, target, None, MS_BIND | MS_REMOUNT | MS_RDONLY | kept)
+    flags = os.statvfs(target).f_flag & _KEPT_FLAGS
+    syscalls.mount(None, target, None, MS_BIND | MS_REMOUNT | MS_RDONLY | flags)
 
 
 def _mask_proc(hidden: tuple[str, ...], read_only: tuple[str, ...]) -> None:

@@ -31,10 +31,10 @@ def answer_connect(connection: socket.socket, message: dict[str, Any]) -> None:
     """Send the host a socket that is about to be connected: the requester waits for it."""
     family, address = LOOPBACK[message["version"]]
     try:
-        with socket.socket(family, _KIND) as made:
-            number = made.connect_ex((address, message["port"]))
+        with socket.socket(family, _KIND) as sock:
+            number = sock.connect_ex((address, message["port"]))
             if number in (0, errno.EINPROGRESS):
-                wire.send(connection, {"seq": message["seq"], "ok": True}, [made.fileno()])
+                wire.send(connection, {"seq": message["seq"], "ok": True}, [sock.fileno()])
                 return
     except OSError as error:
         # A kernel without this version of the protocol, or without a free descriptor.
@@ -65,18 +65,18 @@ class GuestDoors:
     def _make(self, port: int) -> socket.socket:
         if len(self._open) >= MOST_DOORS:
             raise OSError(errno.EMFILE, "too many doors")
-        made = socket.socket(socket.AF_INET, _KIND)
+        sock = socket.socket(socket.AF_INET, _KIND)
         try:
             # So that connections which have just ended do not keep the port. Not REUSEPORT: programs of the
             # devbox could listen beside us then.
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(("127.0.0.1", port))
-            made.listen(_WAITING)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(("127.0.0.1", port))
+            sock.listen(_WAITING)
         except OSError:
-            made.close()
+            sock.close()
             raise
-        self._open[made.getsockname()[1]] = made
-        return made
+        self._open[sock.getsockname()[1]] = sock
+        return sock
 
     def close(self) -> None:
         """Close all doors: for a child, which must not hold them."""

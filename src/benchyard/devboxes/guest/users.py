@@ -79,8 +79,8 @@ def find(name: str) -> User:
 
 
 def _groups(name: str) -> tuple[int, ...]:
-    found = [row for row in rows("/etc/group") if len(row) >= 4 and name in row[3].split(",")]
-    return tuple(int(row[2]) for row in found if row[2].isdigit())[:32]
+    row_list = [row for row in rows("/etc/group") if len(row) >= 4 and name in row[3].split(",")]
+    return tuple(int(row[2]) for row in row_list if row[2].isdigit())[:32]
 
 
 def expand(path: str, user: User) -> str:

@@ -236,8 +236,8 @@ def _become_first(message: dict[str, Any], descriptors: list[int], limited: int,
             os.close(limited)
             syscalls.unshare(syscalls.CLONE_NEWCGROUP)
         tracing = confinement.confine(message)
-        asked = [] if tracing is None or tracing.listener is None else [tracing.listener]
-        confinement.close_all_but({descriptors[0], descriptors[1], *held, *asked})
+        listeners = [] if tracing is None or tracing.listener is None else [tracing.listener]
+        confinement.close_all_but({descriptors[0], descriptors[1], *held, *listeners})
         first = pid1.Pid1(
             socket.socket(fileno=descriptors[1]),
             freezer.make_freezer(held, everybody=True),

@@ -134,13 +134,13 @@ class Carrier:
             if reason := self._blocked(parents):
                 self.refuse(path, reason)
                 return
-            found = self._source.look(name) if self._source.depth == len(parents) else None
+            entry = self._source.look(name) if self._source.depth == len(parents) else None
             there = self._onto.look(name) if self._onto.depth == len(parents) else None
-            if found or there:
+            if entry or there:
                 self._make_way(parents)
-                if not (found and self._add(path, name, found)):
+                if not (entry and self._add(path, name, entry)):
                     self._hide(name, there)
-                elif stat.S_ISDIR(found.status.st_mode):
+                elif stat.S_ISDIR(entry.status.st_mode):
                     self._close(name)
         finally:
             self._go_back(parents)
@@ -148,8 +148,8 @@ class Carrier:
     def _blocked(self, parents: list[str]) -> str | None:
         """Return the reason if the way to a path differs between systems: a link is on it; else None."""
         for stack in (self._source, self._onto):
-            found = stack.look(parents[stack.depth]) if stack.depth < len(parents) else None
-            if found and stat.S_ISLNK(found.status.st_mode):
+            entry = stack.look(parents[stack.depth]) if stack.depth < len(parents) else None
+            if entry and stat.S_ISLNK(entry.status.st_mode):
                 return f"/{'/'.join(parents[: stack.depth + 1])} on the way to it is a link"
         return None
 
@@ -227,15 +227,15 @@ class Carrier:
                 continue
             inner = names.pop()
             below = f"{here}/{inner}"
-            found = self._source.look(inner)
-            if found is None:
+            entry = self._source.look(inner)
+            if entry is None:
                 continue
-            if not stat.S_ISDIR(found.status.st_mode):
-                self._add(below, inner, found)
-            elif reason := self._unwanted(below, inner, found):
+            if not stat.S_ISDIR(entry.status.st_mode):
+                self._add(below, inner, entry)
+            elif reason := self._unwanted(below, inner, entry):
                 self.refuse(below, reason)
             else:
-                self._count(found.status)
+                self._count(entry.status)
                 self._enter(inner)
                 way.append((below, sorted(self._source.names())))
 
@@ -362,23 +362,23 @@ def carry_work(
     )
     with LayerStack(*source) as first, LayerStack(*onto) as second, TreeCursor(target) as place:
         real_home = real_path(second, home) if home else None
-        wanted = {real_path(second, path) for path in paths}
-        carrier = Carrier((first, second), place, sorted(wanted), rules, keep_owner=keep_owner)
+        resolved = {real_path(second, path) for path in paths}
+        carrier = Carrier((first, second), place, sorted(resolved), rules, keep_owner=keep_owner)
         exceeded = None
-        if "/" in wanted:
-            wanted.remove("/")
+        if "/" in resolved:
+            resolved.remove("/")
             carrier.refuse("/", "the working directory leads to the whole file system")
         try:
             hidden: set[str] = set()
-            for path in _outermost(_parts((first, second), wanted, real_home, hidden)):
+            for path in _outermost(_parts((first, second), resolved, real_home, hidden)):
                 carrier.carry(path, machine=(*source[1], *onto[1]))
             for path in sorted(hidden):
                 carrier.refuse(path, "programs read it of a home by themselves: it is as it was at the start")
             carrier.finish()
         except LimitReached as error:
             exceeded = str(error)
-    told = {**carrier.result(), "exceeded": exceeded, "paths": sorted(wanted), "home": real_home}
-    write_report(target, told)
+    report = {**carrier.result(), "exceeded": exceeded, "paths": sorted(resolved), "home": real_home}
+    write_report(target, report)
 
 
 def _parts(
@@ -416,19 +416,19 @@ def _parts(
 
 def _names(stacks: Sequence[LayerStack], folder: str) -> set[str]:
     """Return the names of all these systems' entries in a folder; links on the way are not followed."""
-    found: set[str] = set()
+    names: set[str] = set()
     parts = folder.split("/")[1:]
     for stack in stacks:
         if stack.descend(parts) == len(parts):
-            found.update(stack.names())
+            names.update(stack.names())
         while stack.depth:
             stack.up()
-    return found
+    return names
 
 
 def _outermost(paths: Iterator[str]) -> list[str]:
-    found: list[str] = []
+    outermost: list[str] = []
     for path in sorted(set(paths), key=lambda each: each.split("/")):
-        if not found or not f"{path}/".startswith(f"{found[-1]}/"):
-            found.append(path)
-    return found
+        if not outermost or not f"{path}/".startswith(f"{outermost[-1]}/"):
+            outermost.append(path)
+    return outermost

@@ -88,11 +88,11 @@ class _Merge:
 
         def visit() -> list[str]:
             with os.scandir(source.fd) as entries:
-                found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
-            self._entries += len(found)
+                entries_seen = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+            self._entries += len(entries_seen)
             if self._entries > MOST_ENTRIES:
                 raise ValueError(f"the layers have more than {MOST_ENTRIES} entries together")
-            return [name for name, status in found if self._add(copy, source.fd, name, status)]
+            return [name for name, status in entries_seen if self._add(copy, source.fd, name, status)]
 
         def enter(name: str) -> bool:
             return source.down(name) and self._target.down(name)
@@ -123,9 +123,9 @@ class _Merge:
 
     def _make(self, source: int, name: str) -> None:
         os.mkdir(name, 0o700, dir_fd=self._target.fd)
-        with _opened(name, source) as original, _opened(name, self._target.fd) as made:
-            self._directories[os.fstat(made).st_ino] = os.fstat(original)
-            copy_xattrs(original, made)
+        with _opened(name, source) as original, _opened(name, self._target.fd) as folder:
+            self._directories[os.fstat(folder).st_ino] = os.fstat(original)
+            copy_xattrs(original, folder)
 
     def _link(self, copy: Copy, source: int, name: str, status: os.stat_result) -> None:
         try:

@@ -254,10 +254,10 @@ def _sparse(info: tarfile.TarInfo, ranges: list[tuple[int, int]]) -> bytes:
 
 def _xattrs(fd: int) -> dict[str, str]:
     """Return the attributes of a file that a layer's tar carries."""
-    kept = {}
+    xattrs = {}
     for name in xattr_names(fd):
         if name == "security.capability" or (
             name.startswith("user.") and not name.startswith("user.overlay.")
         ):
-            kept[_XATTR + name] = os.getxattr(fd, name).decode("utf-8", "surrogateescape")
-    return kept
+            xattrs[_XATTR + name] = os.getxattr(fd, name).decode("utf-8", "surrogateescape")
+    return xattrs

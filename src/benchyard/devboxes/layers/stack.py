@@ -78,16 +78,16 @@ class LayerStack:
 
     def names(self) -> list[str]:
         """Return the names of all entries here."""
-        found: dict[str, None] = {}
+        names_seen: dict[str, None] = {}
         for place in self._levels[-1]:
-            found.update(dict.fromkeys(os.listdir(place.fd)))
+            names_seen.update(dict.fromkeys(os.listdir(place.fd)))
         if len(self._levels) == 1:
-            found.update(dict.fromkeys(name for name, place in self._beside.items() if place))
-        return [name for name in found if self.look(name) is not None]
+            names_seen.update(dict.fromkeys(name for name, place in self._beside.items() if place))
+        return [name for name in names_seen if self.look(name) is not None]
 
     def down(self, name: str) -> bool:
         """Enter a directory of this view; return False (and do not move) if there is none of that name."""
-        found: list[TreeCursor] = []
+        layers: list[TreeCursor] = []
         covered = False
         for place in self._levels[-1]:
             status = status_of(name, place.fd)
@@ -96,16 +96,16 @@ class LayerStack:
             if not stat.S_ISDIR(status.st_mode) or not _enter(place, name):
                 covered = True
                 break
-            found.append(place)
+            layers.append(place)
             if is_opaque(place.fd):
                 covered = True
                 break
         own = self._beside.get(name) if len(self._levels) == 1 and not covered else None
         if own:
-            found.append(own)
-        if not found:
+            layers.append(own)
+        if not layers:
             return False
-        self._levels.append(found)
+        self._levels.append(layers)
         self._begun.append(own)
         return True
 
@@ -124,8 +124,8 @@ class LayerStack:
     def descend(self, names: Sequence[str]) -> int:
         """Go down as far as there are directories of these names; return the number of levels."""
         for depth, name in enumerate(names):
-            found = self.look(name)
-            if found is None or not stat.S_ISDIR(found.status.st_mode) or not self.down(name):
+            entry = self.look(name)
+            if entry is None or not stat.S_ISDIR(entry.status.st_mode) or not self.down(name):
                 return depth
         return len(names)
 
@@ -181,9 +181,9 @@ def real_path(stack: LayerStack, path: str) -> str:
 def _link(stack: LayerStack, folder: Sequence[str], name: str) -> str | None:
     """Return the target of the link of this name; None if it is not a link."""
     try:
-        found = stack.look(name) if stack.descend(folder) == len(folder) else None
-        is_link = found is not None and stat.S_ISLNK(found.status.st_mode)
-        return os.readlink(name, dir_fd=found.parent) if found is not None and is_link else None
+        entry = stack.look(name) if stack.descend(folder) == len(folder) else None
+        is_link = entry is not None and stat.S_ISLNK(entry.status.st_mode)
+        return os.readlink(name, dir_fd=entry.parent) if entry is not None and is_link else None
     finally:
         while stack.depth:
             stack.up()

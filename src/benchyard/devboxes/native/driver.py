@@ -118,12 +118,12 @@ class NativeDriver(FirstProcessDriver):
         self.mode = mode
         self.trees = self._trees(mode)
         self._watch_with(watches.Watcher(self.trees.watch))
-        found = set(_ALWAYS) | self._cgroups.capabilities | self._means
+        capabilities = set(_ALWAYS) | self._cgroups.capabilities | self._means
         if mode != ids.ROOTLESS_SINGLE:
-            found.add(Capability.USERS)
+            capabilities.add(Capability.USERS)
         if mode in (ids.ROOT_IDMAP, ids.ROOT) and Path("/usr/bin/sudo").exists():
-            found.add(Capability.SUDO)
-        self.capabilities = frozenset(found)
+            capabilities.add(Capability.SUDO)
+        self.capabilities = frozenset(capabilities)
 
     async def _sweep(self) -> None:
         """Clear the remains of devboxes of an earlier server that do not run."""

@@ -86,14 +86,14 @@ class MappedTrees(Trees):
         await self._call("merge", above, below, stack.host_dirs, str(target), keep_owner=self._has_ids)
 
     async def carry(self, source: Rootfs, onto: Rootfs, paths: tuple[str, ...], target: Path) -> Path:
-        stacks = [([str(layer) for layer in each.layers], each.host_dirs) for each in (source, onto)]
+        stacks = [([str(layer) for layer in place.layers], place.host_dirs) for place in (source, onto)]
         await self._call("carry", *stacks, paths, str(target), keep_owner=self._has_ids)
         return target.with_name(target.name + REPORT)
 
     async def carry_work(
         self, source: Rootfs, onto: Rootfs, paths: tuple[str, ...], home: str | None, target: Path
     ) -> Path:
-        stacks = [([str(layer) for layer in each.layers], each.host_dirs) for each in (source, onto)]
+        stacks = [([str(layer) for layer in place.layers], place.host_dirs) for place in (source, onto)]
         await self._call("carry_work", *stacks, paths, home, str(target), keep_owner=self._has_ids)
         return target.with_name(target.name + REPORT)
 

@@ -151,7 +151,7 @@ def _environment_of(pid: int) -> bytes:
 def keeper_commands(pid: int) -> list[int]:
     """Return every process of a devbox, without its keeper and the supervisors right below it."""
     above = processes.parents()
-    return [found for found in processes.descendants(pid) if above.get(found) != pid]
+    return [descendant for descendant in processes.descendants(pid) if above.get(descendant) != pid]
 
 
 _logger = logging.getLogger(__name__)
@@ -368,10 +368,10 @@ class ProcessDriver(Driver):
     async def usage(self, devbox_id: str) -> DevboxUsage:
         pids = self._devbox(devbox_id).processes()
         tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
-        fields = [found for found in map(_stat, pids) if found]
+        fields = [stat_line for stat_line in map(_stat, pids) if stat_line]
         return DevboxUsage(
-            cpu_seconds=sum(sum(map(int, found[11:15])) for found in fields) / tick,
-            memory_bytes=sum(int(found[21]) for found in fields) * page,
+            cpu_seconds=sum(sum(map(int, field[11:15])) for field in fields) / tick,
+            memory_bytes=sum(int(field[21]) for field in fields) * page,
             processes=len(fields),
         )
 

@@ -60,15 +60,15 @@ class Cgroups:
 
     def create(self, devbox_id: str, limits: DevboxLimits) -> list[Path]:
         """Make the devbox's groups with its limits; a first process joins all of them."""
-        made = []
+        groups = []
         for hierarchy, folder in self._groups(devbox_id):
             _make_parent(folder.parent, hierarchy)
             folder.mkdir(exist_ok=True)
             for name, value in _settings(hierarchy, limits).items():
                 (folder / name).write_text(value)
             _limit_swap(folder, limits)
-            made.append(folder)
-        return made
+            groups.append(folder)
+        return groups
 
     def add_inner(self, devbox_id: str) -> Path | None:
         """Make the group by which a devbox's first process freezes all others; return the one around it.
@@ -132,8 +132,8 @@ class Cgroups:
         """Thaw the frozen processes of a devbox whose first process was killed, so that all of them die."""
         for hierarchy, folder in self._groups(devbox_id):
             if hierarchy.can_freeze:
-                for each in (folder, folder / freezer.INNER):
-                    _thaw(each)
+                for group in (folder, folder / freezer.INNER):
+                    _thaw(group)
 
     def usage(self, devbox_id: str) -> DevboxUsage:
         """Return the resources the devbox uses now, as far as the groups tell."""
@@ -162,8 +162,10 @@ class Cgroups:
 def groups_around(pid: int) -> list[Hierarchy]:
     """Return the groups another program has put a process into, without an inner one that we made."""
     return [
-        replace(each, folder=each.folder.parent) if each.folder.name == freezer.INNER else each
-        for each in _mounted(str(pid))
+        replace(hierarchy, folder=hierarchy.folder.parent)
+        if hierarchy.folder.name == freezer.INNER
+        else hierarchy
+        for hierarchy in _mounted(str(pid))
     ]
 
 
@@ -172,24 +174,24 @@ def enclose(pid: int) -> Path | None:
 
     None if it shares its group with us, or if that cannot be frozen.
     """
-    shared = {each.folder for each in _mounted()}
-    for each in groups_around(pid):
-        if each.can_freeze and each.folder not in shared:
-            inner = each.folder / freezer.INNER
+    shared = {hierarchy.folder for hierarchy in _mounted()}
+    for group in groups_around(pid):
+        if group.can_freeze and group.folder not in shared:
+            inner = group.folder / freezer.INNER
             inner.mkdir(exist_ok=True)
             (inner / "cgroup.procs").write_text(str(pid))
-            return each.folder
+            return group.folder
     return None
 
 
 def usage_of(groups: list[Hierarchy]) -> DevboxUsage:
     """Return the usage of groups made by an engine, as far as they tell."""
-    return _usage([(each, each.folder) for each in groups])
+    return _usage([(group, group.folder) for group in groups])
 
 
 def groups_to_thaw(groups: list[Hierarchy]) -> list[str]:
     """Return the folders of the groups whose frozen processes can be thawed."""
-    return [str(each.folder) for each in groups if each.can_freeze]
+    return [str(group.folder) for group in groups if group.can_freeze]
 
 
 def _usage(groups: list[tuple[Hierarchy, Path]]) -> DevboxUsage:
@@ -212,15 +214,15 @@ def owner(folder: Path) -> str:
 
 def find_groups(name: str) -> list[Path]:
     """Return every group of that name, in whatever group the server that made it was."""
-    found = []
+    groups = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         if after.split()[0] in ("cgroup", "cgroup2"):
             for place, folders, _files in os.walk(before.split()[4]):
                 if name in folders:
-                    found.append(Path(place) / name)
-                folders[:] = [each for each in folders if not each.startswith("benchyard-")]
-    return found
+                    groups.append(Path(place) / name)
+                folders[:] = [folder for folder in folders if not folder.startswith("benchyard-")]
+    return groups
 
 
 def detect(owner: str, *, limiting: bool = True) -> Cgroups:
@@ -249,8 +251,8 @@ def detect(owner: str, *, limiting: bool = True) -> Cgroups:
 
 def _freezing(hierarchies: list[Hierarchy]) -> list[Hierarchy]:
     """Return the first hierarchy in which groups can be frozen, with no use of its other controllers."""
-    found = [each for each in hierarchies if each.can_freeze][:1]
-    return [replace(each, controllers=each.controllers & {"freezer"}) for each in found]
+    freezable = [hierarchy for hierarchy in hierarchies if hierarchy.can_freeze][:1]
+    return [replace(hierarchy, controllers=hierarchy.controllers & {"freezer"}) for hierarchy in freezable]
 
 
 def _make_parent(folder: Path, hierarchy: Hierarchy) -> None:
@@ -271,7 +273,7 @@ def _mounted(process: str = "self") -> list[Hierarchy]:
     for line in Path(f"/proc/{process}/cgroup").read_text().splitlines():
         _number, names, path = line.split(":", 2)
         own[names] = path
-    found = []
+    hierarchies = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         root, mount_point = before.split()[3:5]
@@ -279,15 +281,15 @@ def _mounted(process: str = "self") -> list[Hierarchy]:
         if kind == "cgroup2":
             folder = Path(mount_point) / _below(own.get("", "/"), root)
             available = _words(folder / "cgroup.controllers") & {"cpu", "memory", "pids"}
-            found.append(Hierarchy(folder, 2, frozenset(available)))
+            hierarchies.append(Hierarchy(folder, 2, frozenset(available)))
         elif kind == "cgroup":
             controllers = frozenset(options.split(",")) & _CONTROLLERS.keys()
             place = next((own[key] for key in own if controllers & set(key.split(","))), None)
             if controllers and place is not None:
-                found.append(Hierarchy(Path(mount_point) / _below(place, root), 1, controllers))
+                hierarchies.append(Hierarchy(Path(mount_point) / _below(place, root), 1, controllers))
     # Version 2 without a controller, beside version 1, is only good for freezing.
-    has_freezer = any("freezer" in each.controllers for each in found)
-    return [each for each in found if each.controllers or not has_freezer]
+    has_freezer = any("freezer" in hierarchy.controllers for hierarchy in hierarchies)
+    return [hierarchy for hierarchy in hierarchies if hierarchy.controllers or not has_freezer]
 
 
 def _below(path: str, root: str) -> str:
@@ -321,8 +323,8 @@ def _delegate(hierarchy: Hierarchy) -> None:
 
 def _hand_down(folder: Path, controllers: frozenset[str]) -> None:
     """Pass the controllers of a version 2 group on to the groups in it."""
-    wanted = " ".join(f"+{name}" for name in sorted(controllers))
-    (folder / "cgroup.subtree_control").write_text(wanted)
+    names = " ".join(f"+{name}" for name in sorted(controllers))
+    (folder / "cgroup.subtree_control").write_text(names)
 
 
 def _limits_of_all() -> dict[str, int]:
@@ -359,7 +361,7 @@ def _limit_swap(folder: Path, limits: DevboxLimits) -> None:
 
 def _readings(hierarchy: Hierarchy, folder: Path) -> dict[str, float]:
     names = hierarchy.controllers
-    found: dict[str, float] = {}
+    readings: dict[str, float] = {}
     if hierarchy.version == 2:
         sources = [("cpu.stat", "usage_usec", "cpu", 1e-6), ("memory.events", "oom_kill", "oom", 1.0)]
         plain = [("memory.current", "memory"), ("pids.current", "processes")]
@@ -369,11 +371,11 @@ def _readings(hierarchy: Hierarchy, folder: Path) -> dict[str, float]:
     for file, key, label, factor in sources:
         for line in _lines(folder / file):
             if line.split()[0] == key:
-                found[label] = float(line.split()[1]) * factor
+                readings[label] = float(line.split()[1]) * factor
     for file, label in plain:
         for line in _lines(folder / file):
-            found[label] = float(line)
-    return found
+            readings[label] = float(line)
+    return readings
 
 
 def _lines(path: Path) -> list[str]:

@@ -61,9 +61,9 @@ async def _try(ask: Ask, port: int, version: int) -> tuple[int, int]:
     if not reply["ok"]:
         return -1, reply["errno"]
     await _writable(descriptors[0])
-    with socket.socket(fileno=descriptors[0]) as made:
-        number = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        return (-1, number) if number else (made.detach(), 0)
+    with socket.socket(fileno=descriptors[0]) as sock:
+        number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        return (-1, number) if number else (sock.detach(), 0)
 
 
 async def _writable(descriptor: int) -> None:

@@ -64,9 +64,9 @@ class DevboxIndex:
 
     def dead(self) -> dict[str, Path]:
         """Return the folders of devboxes whose first process is gone or was never noted."""
-        found = {link.name: link.readlink() for link in self._links.iterdir()}
-        notes = {name: FirstProcess.load(folder) for name, folder in found.items()}
-        return {name: found[name] for name, held in notes.items() if held is None or not is_alive(held)}
+        links = {link.name: link.readlink() for link in self._links.iterdir()}
+        notes = {name: FirstProcess.load(folder) for name, folder in links.items()}
+        return {name: links[name] for name, held in notes.items() if held is None or not is_alive(held)}
 
 
 def is_alive(held: FirstProcess) -> bool:

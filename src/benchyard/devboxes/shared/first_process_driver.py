@@ -41,7 +41,7 @@ def has_empty_status(folder: Path) -> bool:
 def has_commands(folder: Path) -> bool:
     """Tell whether a devbox may have running commands: each one's status file is made before it begins."""
     try:
-        return any(has_empty_status(each) for each in (folder / "executions").iterdir())
+        return any(has_empty_status(path) for path in (folder / "executions").iterdir())
     except FileNotFoundError:
         return False
 
@@ -68,8 +68,8 @@ def count_network_refusals(pid: int) -> int | None:
         # A line with the names of a protocol's counts, then one with the counts.
         _, _, found = (b"\n" + counts).partition(b"\n" + protocol)
         names, _, rest = found.partition(b"\n" + protocol)
-        told = dict(zip(names.split(), rest.partition(b"\n")[0].split(), strict=False))
-        total += int(told.get(name, 0))
+        counters = dict(zip(names.split(), rest.partition(b"\n")[0].split(), strict=False))
+        total += int(counters.get(name, 0))
     # A kernel without IPv6 has no such file.
     sixth = _read_counts(f"/proc/{pid}/net/snmp6") or b""
     return total + int((sixth.partition(_COUNTED_V6)[2].split(None, 1) or [b"0"])[0])

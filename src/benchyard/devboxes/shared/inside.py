@@ -39,8 +39,8 @@ class FirstProcessInside(Inside):
         (sheet,) = await self._ask(devbox_id, {"op": "processes", "most": MOST_PROCESSES})
         with os.fdopen(sheet, "rb") as file:
             file.seek(0)
-            found = json.loads(file.read(_MOST_BYTES))
-        return DevboxProcesses((DevboxProcess(**each) for each in found["processes"]), found["total"])
+            report = json.loads(file.read(_MOST_BYTES))
+        return DevboxProcesses((DevboxProcess(**process) for process in report["processes"]), report["total"])
 
     async def kill_all(self, devbox_id: str) -> None:
         await self._ask(devbox_id, {"op": "kill_all"})
@@ -49,7 +49,7 @@ class FirstProcessInside(Inside):
         await self._ask(devbox_id, {"op": "tracing", "allowed": allowed})
 
     async def make_folders(self, devbox_id: str, folders: Sequence[NewFolder]) -> bool:
-        await self._ask(devbox_id, {"op": "folders", "folders": [asdict(each) for each in folders]})
+        await self._ask(devbox_id, {"op": "folders", "folders": [asdict(folder) for folder in folders]})
         return True
 
     async def files(
@@ -59,8 +59,8 @@ class FirstProcessInside(Inside):
         (sheet,) = await self._ask(devbox_id, request)
         with os.fdopen(sheet, "rb") as file:
             file.seek(0)
-            found: list[str] = json.loads(file.read(_MOST_BYTES))
-        return found
+            report: list[str] = json.loads(file.read(_MOST_BYTES))
+        return report
 
     async def listen(self, devbox_id: str, port: int = 0) -> tuple[int, int]:
         return await connections.listen(self._get(devbox_id).ask, devbox_id, port)

@@ -22,11 +22,11 @@ def check_mounts(mounts: Sequence[HostFolder]) -> None:
     """Raise UsageError for impossible targets, StartFailed for missing sources."""
     if len(mounts) > _MOST:
         raise UsageError(f"{len(mounts)} folders to show are too many: {_MOST} are allowed")
-    for each in mounts:
-        _check_target(each.target)
-        if not each.source.is_absolute() or not each.source.is_dir():
+    for mount in mounts:
+        _check_target(mount.target)
+        if not mount.source.is_absolute() or not mount.source.is_dir():
             raise StartFailed(
-                f"the folder {each.source}, to be shown in a devbox, is not there", step="mounts"
+                f"the folder {mount.source}, to be shown in a devbox, is not there", step="mounts"
             )
     targets = sorted(f"{each.target}/" for each in mounts)
     if any(after.startswith(one) for one, after in pairwise(targets)):
@@ -44,14 +44,14 @@ def _check_target(target: str) -> None:
 
 def mount_places(mounts: Sequence[HostFolder]) -> list[tuple[str, str]]:
     """Return sources and targets, as the zygote takes them."""
-    return [(str(each.source), each.target) for each in mounts]
+    return [(str(mount.source), mount.target) for mount in mounts]
 
 
 def check_mount_points(layers: Sequence[Path], mounts: Sequence[HostFolder]) -> None:
     """Raise StartFailed if layers, topmost first, have no directory on the way to a target (blocks)."""
     with LayerStack([str(layer) for layer in layers]) as stack:
-        for each in mounts:
-            _check_point(stack, each.target.split("/")[1:])
+        for mount in mounts:
+            _check_point(stack, mount.target.split("/")[1:])
 
 
 def _check_point(stack: LayerStack, parts: list[str]) -> None:
@@ -61,10 +61,10 @@ def _check_point(stack: LayerStack, parts: list[str]) -> None:
     depth = 0
     try:
         for part in parts:
-            found = stack.look(part)
-            if found is None:
+            entry = stack.look(part)
+            if entry is None:
                 return
-            if not stat.S_ISDIR(found.status.st_mode) or not stack.down(part):
+            if not stat.S_ISDIR(entry.status.st_mode) or not stack.down(part):
                 where = "/".join(parts[: depth + 1])
                 message = f"/{where} is not a directory in this image, so nothing can be shown there"
                 raise StartFailed(f"{message}; choose a place below /dev", step="mounts")

@@ -300,8 +300,8 @@ class RunningDevbox:
         try:
             if len(json.dumps(request)) > _SPILL_BYTES:
                 descriptors.append(_spill(request))
-                kept = {name: request[name] for name in _NOT_SPILLED}
-                request = {**kept, "spilled": True}
+                request_kept = {name: request[name] for name in _NOT_SPILLED}
+                request = {**request_kept, "spilled": True}
             for name in ("stdout", "stderr", "status.json"):
                 descriptors.append(_open_for_write(command.folder / name))
             # However full the disk is when the command ends, its status can be written.

@@ -110,7 +110,7 @@ class _Queue:
             await self._add(root, watcher, sheet)
             file.seek(0)
             numbers: list[open_watches.Watches] = json.loads(file.read())
-        return [each if isinstance(each, list) else [each] for each in numbers]
+        return [number if isinstance(number, list) else [number] for number in numbers]
 
     def _noted(self, numbers: list[list[int]], paths: Sequence[str], *, is_known: bool) -> "_Files":
         files = _Files(
@@ -151,8 +151,8 @@ class _Queue:
 
     def _lose_all(self) -> None:
         self._lost += 1
-        for each in self._watches.values():
-            for files, _path in each:
+        for watch in self._watches.values():
+            for files, _path in watch:
                 files.is_known = False
 
     def end(self, files: "_Files", numbers: set[int]) -> None:
@@ -160,7 +160,7 @@ class _Queue:
         self._read()
         self.load -= 1
         for number in numbers:
-            others = [each for each in self._watches.pop(number, ()) if each[0] is not files]
+            others = [watch for watch in self._watches.pop(number, ()) if watch[0] is not files]
             if others:
                 self._watches[number] = others
             elif self._descriptor is not None:

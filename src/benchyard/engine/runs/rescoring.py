@@ -14,7 +14,7 @@ from benchyard.engine.devboxes.states import ENDED
 from benchyard.engine.runs.records import RunRecords
 from benchyard.engine.runs.reference_runs import ReferenceRuns
 from benchyard.engine.runs.results import Outcome, join_rounds, rescored_run
-from benchyard.engine.runs.scoring import Scoring, reason_of
+from benchyard.engine.runs.scoring import Scoring, attempt_scoring
 from benchyard.engine.runs.scoring_room import frozen_id
 from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import Conflict, NotFound, Unreadable
@@ -93,12 +93,7 @@ class RunRescorings:
         run = await retry_store(self._run_records.records.get, id)
         if run.rescoring is None:
             return
-        outcome: Outcome | str
-        try:
-            outcome = await self._outcome(run)
-        except Exception as error:  # noqa: BLE001
-            # A bug must not leave a run being scored for ever.
-            outcome = reason_of(error, id)
+        outcome = await attempt_scoring(self._outcome(run), id)
         await retry_store(self._run_records.change, id, partial(rescored_run, run.scorings, outcome))
         # Last, since the next server would find the unfinished scoring by this image.
         await self._scoring.forget(frozen_id(run))

@@ -25,7 +25,7 @@ from benchyard.engine.runs.results import (
     run_after_devbox,
     scored_run,
 )
-from benchyard.engine.runs.scoring import Scoring, reason_of
+from benchyard.engine.runs.scoring import Scoring, attempt_scoring
 from benchyard.engine.runs.scoring_room import frozen_id
 from benchyard.engine.runs.start import RunPlan, RunStarter, require_isolation
 from benchyard.engine.scenarios.scenarios import Scenarios
@@ -306,11 +306,8 @@ class ScenarioRuns:
         scenario = await retry_store(self.scenario, run)
         if _is_ready(run):
             graded = of_round(scenario, run.round)
-            try:
-                outcome = await self._outcome(run, scenario)
-            except Exception as error:  # noqa: BLE001
-                # The boundary of scorings: a bug must not leave a run being scored for ever.
-                outcome = failed_outcome(run, graded, reason_of(error, id))
+            scored = await attempt_scoring(self._outcome(run, scenario), id)
+            outcome = failed_outcome(run, graded, scored) if isinstance(scored, str) else scored
             outcome = await outcome_after_round(scenario, run, outcome, self._tools.workers.call)
             change = partial(scored_run, run.scorings, outcome)
             now = await retry_store(self.run_records.change, id, change)

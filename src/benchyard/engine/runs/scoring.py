@@ -478,12 +478,16 @@ def _trajectory(run: ScenarioRun) -> str | None:
     return traces[-1].object_id
 
 
-def reason_of(error: Exception, run_id: str) -> str:
-    """Return the reason why a scoring has no outcome; mistakes of the server are logged."""
-    if isinstance(error, BenchyardError | OSError):
+async def attempt_scoring(work: Awaitable[Outcome], run_id: str) -> Outcome | str:
+    """Return the outcome of a scoring or the reason why there is none; the boundary of scorings."""
+    try:
+        return await work
+    except (BenchyardError, OSError) as error:
         return message_of(error)
-    _log.error("the scoring of run %s failed", run_id, exc_info=error)
-    return "the server made a mistake; its log tells which. Score it again"
+    except Exception:  # noqa: BLE001
+        # A bug must not leave a run being scored for ever.
+        _log.exception("the scoring of run %s failed", run_id)
+        return "the server made a mistake; its log tells which. Score it again"
 
 
 def _facts(run: ScenarioRun, scenario: Scenario, until_ms: int) -> dict[str, object]:

@@ -108,8 +108,8 @@ def tool_schema(name: Any, description: Any, parameters: Any) -> dict[str, Any]:
 
 def offered_tools(request: Any) -> frozenset[str]:
     """Return the names of the tools that a request offers, in any dialect, reading only the names."""
-    given = fields(request).get("tools")
-    groups = [*(given if isinstance(given, list) else [given])]
+    tools = fields(request).get("tools")
+    groups = [*(tools if isinstance(tools, list) else [tools])]
     groups += [item for item in items(fields(request).get("input")) if _ADDED in fields(item).values()]
     for _ in range(_NESTED):
         groups = [tool for group in map(fields, groups) for tool in _inside(group)]
@@ -118,7 +118,7 @@ def offered_tools(request: Any) -> frozenset[str]:
 
 def _inside(group: dict[str, Any]) -> list[Any]:
     """Return the tools of a group; a tool counts as a group of itself."""
-    return [each for key in _GROUPS for each in items(group.get(key))] or [group]
+    return [item for key in _GROUPS for item in items(group.get(key))] or [group]
 
 
 def _names(tool: dict[str, Any]) -> list[str]:

@@ -84,8 +84,8 @@ _IMAGES[".webp"] = "image/webp"
 def clean_text(text: str) -> str:
     """Return a text that is valid UTF-8, cut if it is too large."""
     most = (MOST_TEXT - len(_CUT) - 20) // (1 if text.isascii() else 4)
-    kept = text if len(text) <= most else text[:most] + _CUT.format(len(text))
-    return kept if kept.isascii() else kept.encode("utf-8", "replace").decode()
+    shortened = text if len(text) <= most else text[:most] + _CUT.format(len(text))
+    return shortened if shortened.isascii() else shortened.encode("utf-8", "replace").decode()
 
 
 def plain_json(value: Any, depth: int = MOST_DEPTH) -> Any:
@@ -96,7 +96,7 @@ def plain_json(value: Any, depth: int = MOST_DEPTH) -> Any:
         inside = value.items() if depth else ()
         return {clean_text(str(key)): plain_json(each, depth - 1) for key, each in inside}
     if isinstance(value, list | tuple):
-        return [plain_json(each, depth - 1) for each in value] if depth else []
+        return [plain_json(inner, depth - 1) for inner in value] if depth else []
     return _number(value) if isinstance(value, int | float) else None
 
 

@@ -134,12 +134,12 @@ class GeminiReader(ConversationReader):
     """Reader of histories of contents, each a list of parts; only newer API versions give ids to calls."""
 
     def items(self, request: Any) -> list[Any]:
-        given = fields(request)
-        system = given.get("systemInstruction") or given.get("system_instruction")
+        parts = fields(request)
+        system = parts.get("systemInstruction") or parts.get("system_instruction")
         if isinstance(system, str):
             system = {"parts": [{"text": system}]}
         head = [{**fields(system), "role": "system"}] if fields(system) else []
-        return [*head, *items(given.get("contents"))]
+        return [*head, *items(parts.get("contents"))]
 
     def entries(self, item: Any) -> tuple[ConversationEntry, ...]:
         parts = [fields(part) for part in items(fields(item).get("parts"))]
@@ -164,11 +164,14 @@ class GeminiReader(ConversationReader):
         offered = fields(request).get("tools")
         groups = [fields(group) for group in (offered if isinstance(offered, list) else [offered])]
         declared = [
-            fields(each)
+            fields(declaration)
             for group in groups
-            for each in items(group.get("functionDeclarations") or group.get("function_declarations"))
+            for declaration in items(group.get("functionDeclarations") or group.get("function_declarations"))
         ]
-        return [tool_schema(each.get("name"), each.get("description"), _schema(each)) for each in declared]
+        return [
+            tool_schema(declaration.get("name"), declaration.get("description"), _schema(declaration))
+            for declaration in declared
+        ]
 
     def effort(self, request: Any) -> Any:
         named = nested_field(request, "generationConfig", "thinkingConfig", "thinkingLevel")

@@ -38,22 +38,22 @@ class EventReader:
         if self._after_return and data:
             data = data.removeprefix(b"\n")
             self._after_return = False
-        found: list[Any] = []
+        events: list[Any] = []
         for piece in data.splitlines(keepends=True):
             line = piece.rstrip(b"\r\n")
             self._take(line)
             if len(line) < len(piece):
-                self._end_line(found)
+                self._end_line(events)
         self._after_return = self._after_return or data.endswith(b"\r")
-        return found
+        return events
 
     def end(self) -> list[Any]:
         """Return the events left at the end of a stream; nothing may be fed afterwards."""
-        found: list[Any] = []
+        events: list[Any] = []
         if self._line:
-            self._end_line(found)
-        self._end_event(found)
-        return found
+            self._end_line(events)
+        self._end_event(events)
+        return events
 
     def _take(self, piece: bytes) -> None:
         """Keep a piece of a line; of an oversized event keep only the beginning of the line."""
@@ -61,13 +61,13 @@ class EventReader:
         if piece and (self._size <= self._most or not self._line):
             self._line.append(piece[: self._most])
 
-    def _end_line(self, found: list[Any]) -> None:
+    def _end_line(self, events: list[Any]) -> None:
         line = b"".join(self._line)
         self._line = []
         if not self._begun:
             line, self._begun = line.removeprefix(_MARK), True
         if not line:
-            self._end_event(found)
+            self._end_event(events)
         elif self._size > self._most:
             self._data = []
         else:
@@ -80,14 +80,14 @@ class EventReader:
         elif name and name not in _QUIET:
             self.broken += 1
 
-    def _end_event(self, found: list[Any]) -> None:
+    def _end_event(self, events: list[Any]) -> None:
         data, too_large = self._data, self._size > self._most
         self._data, self._size = [], 0
         if too_large:
             self.broken += 1
         elif data and (whole := b"\n".join(data)).strip() != _DONE:
             try:
-                found.append(parse_json(whole))
+                events.append(parse_json(whole))
             except ValueError:
                 self.broken += 1
 
@@ -172,12 +172,12 @@ def _of_stream(dialect: Dialect, data: bytes, *, bare: bool) -> AnswerContent:
 
 def _events(data: bytes) -> tuple[list[Any], int]:
     """Return the events of a stream, and how many pieces of it could not be read."""
-    told = _DATA.findall(data)
-    if told and told[-1].strip() == b"[DONE]":
-        told.pop()
+    pieces = _DATA.findall(data)
+    if pieces and pieces[-1].strip() == b"[DONE]":
+        pieces.pop()
     try:
         # Usually each event has one line of data, so that all of them can be parsed as one list.
-        heard = parse_json_list(told)
+        heard = parse_json_list(pieces)
     except ValueError:
         heard = []
     if heard and _PLAIN.fullmatch(data):
@@ -206,11 +206,11 @@ def _is_last(event: Any) -> bool:
 
 def _reason(response: Any) -> str:
     """Return the reason that a failed answer or event gives."""
-    found = response
+    reason = response
     for key in ("response", "error", "message"):
-        if isinstance(found, dict) and found.get(key):
-            found = found[key]
-    return found if isinstance(found, str) else json.dumps(found)
+        if isinstance(reason, dict) and reason.get(key):
+            reason = reason[key]
+    return reason if isinstance(reason, str) else json.dumps(reason)
 
 
 def _line(text: str) -> str:

@@ -51,14 +51,14 @@ def parse_json(data: str | bytes) -> Any:
 
 def parse_json_list(pieces: Sequence[bytes]) -> list[Any]:
     """Parse each piece as one JSON value; raises ValueError if a piece is not, or is nested too deeply."""
-    found: list[Any] = _load(b"[" + b",".join(pieces) + b"]")
-    if len(found) != len(pieces):
+    values: list[Any] = _load(b"[" + b",".join(pieces) + b"]")
+    if len(values) != len(pieces):
         raise ValueError("some pieces are not one value")
-    if any(may_be_deep(each) for each in pieces if len(each) > MOST_DEPTH) and not is_shallow(
-        found, MOST_DEPTH + 1
+    if any(may_be_deep(piece) for piece in pieces if len(piece) > MOST_DEPTH) and not is_shallow(
+        values, MOST_DEPTH + 1
     ):
         raise ValueError("nested too deeply")
-    return found
+    return values
 
 
 def _load(data: str | bytes) -> Any:

@@ -97,11 +97,11 @@ class PlainRequest:
     path: bytes
 
 
-async def exchange_plain(caller: ProxySide, upstream: ProxySide, asked: PlainRequest) -> None:
+async def exchange_plain(caller: ProxySide, upstream: ProxySide, request: PlainRequest) -> None:
     """Pass one request on and its answer back; raises h11.RemoteProtocolError or OSError."""
     if caller.http.they_are_waiting_for_100_continue:
         await caller.send(h11.InformationalResponse(status_code=100, headers=[]))
-    await upstream.send(_request(asked))
+    await upstream.send(_request(request))
     uploading = asyncio.ensure_future(_upload(caller, upstream))
     try:
         await _download(upstream, caller)
@@ -113,22 +113,28 @@ async def exchange_plain(caller: ProxySide, upstream: ProxySide, asked: PlainReq
             uploading.exception()
 
 
-def _request(asked: PlainRequest) -> h11.Request:
-    headers = [(b"host", asked.authority), *_end_to_end_headers(asked.request.headers, {b"host", b"expect"})]
+def _request(request: PlainRequest) -> h11.Request:
+    headers = [
+        (b"host", request.authority),
+        *_end_to_end_headers(request.request.headers, {b"host", b"expect"}),
+    ]
     return h11.Request(
-        method=asked.request.method, target=asked.path, headers=[*headers, (b"connection", b"close")]
+        method=request.request.method, target=request.path, headers=[*headers, (b"connection", b"close")]
     )
 
 
 def _end_to_end_headers(headers: Iterable[Header], dropped: set[bytes]) -> list[Header]:
     """Return the headers for the next hop: no hop-by-hop ones, and a single way to mark the body's end."""
-    kept = list(headers)
+    headers_kept = list(headers)
     named = {
-        token.strip().lower() for name, value in kept if name == b"connection" for token in value.split(b",")
+        token.strip().lower()
+        for name, value in headers_kept
+        if name == b"connection"
+        for token in value.split(b",")
     }
-    is_chunked = any(name == b"transfer-encoding" for name, _value in kept)
+    is_chunked = any(name == b"transfer-encoding" for name, _value in headers_kept)
     left_out = _ONE_HOP | dropped | named | ({b"content-length"} if is_chunked else set())
-    passing = [(name, value) for name, value in kept if name not in left_out]
+    passing = [(name, value) for name, value in headers_kept if name not in left_out]
     return [*passing, (b"transfer-encoding", b"chunked")] if is_chunked else passing
 
 

@@ -88,10 +88,10 @@ _PLAIN = re.compile(r"http://([^/?#@\\]+)(/[^#]*|\?[^#]*)?", re.IGNORECASE)
 async def resolve(name: str, port: int) -> list[Address]:
     """Return the addresses of a name, as this machine resolves it; raises OSError."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    addresses = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     return list(
         dict.fromkeys(
-            plain_address(ipaddress.ip_address(str(each[4][0]).partition("%")[0])) for each in found
+            plain_address(ipaddress.ip_address(str(address[4][0]).partition("%")[0])) for address in addresses
         )
     )
 
@@ -213,14 +213,14 @@ class EgressProxy:
 
     async def _pass(self, caller: ProxySide, request: h11.Request) -> bool:
         """Serve one request; return False if it was the connection's last."""
-        host, port, asked = _target(request)
+        host, port, target = _target(request)
         async with self._reached(host, port) as upstream, self._idling(caller, upstream):
-            if asked is None:
+            if target is None:
                 await caller.send(h11.Response(status_code=200, headers=[], reason=b"Connection established"))
                 await carry_tunnel(caller, upstream)
                 return False
             try:
-                await exchange_plain(caller, upstream, asked)
+                await exchange_plain(caller, upstream, target)
             except (OSError, h11.RemoteProtocolError) as error:
                 if caller.http.our_state is not h11.SEND_RESPONSE:
                     raise
@@ -258,15 +258,15 @@ class EgressProxy:
         """Return the addresses of a host that may be reached, at least one; raises _NoWay."""
         rules = self._rules()
         if not isinstance(host, str):
-            found: Sequence[Address] = [host]
+            addresses: Sequence[Address] = [host]
         elif rules.allows_name(host):
-            found = await self._look_up(host, port)
+            addresses = await self._look_up(host, port)
         else:
             raise self._refused(host, port, is_name_allowed=False)
         by_name = isinstance(host, str)
         allowed = [
             address
-            for address in found
+            for address in addresses
             if rules.allows_address(address, port, by_name=by_name, own=self._ways.own)
         ]
         if not allowed:
@@ -282,12 +282,12 @@ class EgressProxy:
     async def _look_up(self, name: str, port: int) -> Sequence[Address]:
         try:
             async with asyncio.timeout(self._ways.connect_seconds), self._lookups:
-                found = await self._ways.resolve(name, port)
+                addresses = await self._ways.resolve(name, port)
         except (OSError, UnicodeError) as error:
             raise _NoWay(502, f"no address is known for {name}") from error
-        if not found:
+        if not addresses:
             raise _NoWay(502, f"no address is known for {name}")
-        return found
+        return addresses
 
     async def _connect(self, host: Host, port: int, addresses: Sequence[Address]) -> tuple[Streams, Address]:
         for address in addresses:

@@ -76,35 +76,35 @@ class ModelExchange:
         self._upstreams = upstreams
         self._recorder = recorder
 
-    async def run(self, asked: AdmittedRequest) -> web.StreamResponse:
+    async def run(self, admitted: AdmittedRequest) -> web.StreamResponse:
         """Pass a request on and its answer back; raises Refused."""
         task = asyncio.current_task()
         assert task is not None
-        asked.account.open.add(task)
+        admitted.account.open.add(task)
         try:
             await self._recorder.room()
-            if not asked.account.is_live:
+            if not admitted.account.is_live:
                 # The token ended while the body was arriving.
                 raise Refused("auth", _ENDED)
-            if asked.dialect is None:
-                if words := await self._ledger.admit_other(asked.account):
+            if admitted.dialect is None:
+                if words := await self._ledger.admit_other(admitted.account):
                     raise Refused("budget", words)
-                return await self._answered(asked, _upstream_request(asked), _Heard())
-            return await self._recorded(asked, asked.dialect)
+                return await self._answered(admitted, _upstream_request(admitted), _Heard())
+            return await self._recorded(admitted, admitted.dialect)
         finally:
-            asked.account.open.discard(task)
+            admitted.account.open.discard(task)
 
-    async def _recorded(self, asked: AdmittedRequest, dialect: Dialect) -> web.StreamResponse:
-        account = asked.account
+    async def _recorded(self, admitted: AdmittedRequest, dialect: Dialect) -> web.StreamResponse:
+        account = admitted.account
         number = await self._ledger.admit(account)
         if isinstance(number, str):
             raise Refused("budget", number)
-        subject = CallSubject(account.grant.id, account.grant.group, dialect, asked.upstream.prices)
-        begun = CallStart(number, dialect.name, asked.target.route, asked.target.path, now_ms())
-        self._recorder.begin(subject, begun, asked.body, asked.request.headers.get("content-encoding"))
-        heard, outgoing = _Heard(), _upstream_request(asked)
+        subject = CallSubject(account.grant.id, account.grant.group, dialect, admitted.upstream.prices)
+        begun = CallStart(number, dialect.name, admitted.target.route, admitted.target.path, now_ms())
+        self._recorder.begin(subject, begun, admitted.body, admitted.request.headers.get("content-encoding"))
+        heard, outgoing = _Heard(), _upstream_request(admitted)
         try:
-            return await self._answered(asked, outgoing, heard)
+            return await self._answered(admitted, outgoing, heard)
         except Refused as refused:
             heard.error = refused.message
             raise
@@ -127,11 +127,11 @@ class ModelExchange:
             account.tally.end(self._recorder.end(subject, ended))
 
     async def _answered(
-        self, asked: AdmittedRequest, outgoing: UpstreamRequest, heard: _Heard
+        self, admitted: AdmittedRequest, outgoing: UpstreamRequest, heard: _Heard
     ) -> web.StreamResponse:
         incoming = await self._upstreams.ask(outgoing)
         try:
-            return await _pass_back(asked, incoming, heard)
+            return await _pass_back(admitted, incoming, heard)
         except (asyncio.CancelledError, ConnectionError):
             await _hear_out(incoming, heard)
             raise
@@ -140,27 +140,29 @@ class ModelExchange:
             incoming.response.release()
 
 
-def _upstream_request(asked: AdmittedRequest) -> UpstreamRequest:
-    query = requests.query_without(asked.target.query, requests.KEY_PARAMETER, asked.token)
+def _upstream_request(admitted: AdmittedRequest) -> UpstreamRequest:
+    query = requests.query_without(admitted.target.query, requests.KEY_PARAMETER, admitted.token)
     return UpstreamRequest(
-        account=asked.account,
-        upstream=asked.upstream,
-        method=asked.request.method,
-        url=upstream_url(asked.upstream, asked.target.path, query),
+        account=admitted.account,
+        upstream=admitted.upstream,
+        method=admitted.request.method,
+        url=upstream_url(admitted.upstream, admitted.target.path, query),
         headers=requests.headers_to_upstream(
-            asked.request.headers, asked.upstream, asked.token, plain=bool(asked.added)
+            admitted.request.headers, admitted.upstream, admitted.token, plain=bool(admitted.added)
         ),
-        body=asked.passed,
+        body=admitted.passed,
     )
 
 
-async def _pass_back(asked: AdmittedRequest, incoming: UpstreamAnswer, heard: _Heard) -> web.StreamResponse:
+async def _pass_back(
+    admitted: AdmittedRequest, incoming: UpstreamAnswer, heard: _Heard
+) -> web.StreamResponse:
     upstream = incoming.response
     heard.status = upstream.status
     heard.first_byte_ms = now_ms()
     heard.kind = upstream.headers.get("content-type", "")
     heard.encoding = upstream.headers.get("content-encoding")
-    mask = masks.mask_of(asked.upstream)
+    mask = masks.mask_of(admitted.upstream)
     try:
         searched = masks.key_search(mask, heard.encoding)
     except masks.KeyShown as shown:
@@ -168,10 +170,10 @@ async def _pass_back(asked: AdmittedRequest, incoming: UpstreamAnswer, heard: _H
     reason = None if upstream.reason is None else mask.text(upstream.reason)
     answer = web.StreamResponse(status=upstream.status, reason=reason)
     answer.headers.extend(requests.headers_to_agent(upstream.headers, mask))
-    stripping = logprobs.stripper_of(asked.added, heard.kind) if not heard.encoding else None
+    stripping = logprobs.stripper_of(admitted.added, heard.kind) if not heard.encoding else None
     if stripping is not None:
         answer.headers.popall("Content-Length", None)
-    await answer.prepare(asked.request)
+    await answer.prepare(admitted.request)
     try:
         async for chunk in _masked_chunks(incoming, searched):
             heard.take(chunk)
@@ -180,8 +182,8 @@ async def _pass_back(asked: AdmittedRequest, incoming: UpstreamAnswer, heard: _H
     except (_BrokenOff, masks.KeyShown) as broken:
         heard.error = str(broken)
         # Close the connection, so that the agent sees an answer cut in the middle.
-        if asked.request.transport is not None:
-            asked.request.transport.close()
+        if admitted.request.transport is not None:
+            admitted.request.transport.close()
         return answer
     if stripping is not None and (rest := stripping.end()):
         await answer.write(rest)

@@ -70,14 +70,14 @@ class UpstreamConnection(asyncio.Protocol):
             if self._has_ended:
                 return b""
             await self._more()
-        found = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        content = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces = []
         self._ahead = 0
         if self._is_paused and self.is_open and self._transport is not None:
             self._is_paused = False
             self._heard = self._loop.time()
             self._transport.resume_reading()
-        return found
+        return content
 
     def release(self) -> None:
         """End reading the answer; the connection is kept only if the answer has ended."""
@@ -123,8 +123,8 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
         if self._parser is not None and not self._has_ended:
-            told = "content-length" in self.headers or "transfer-encoding" in self.headers
-            if exc is None and self._has_begun and not told:
+            has_length = "content-length" in self.headers or "transfer-encoding" in self.headers
+            if exc is None and self._has_begun and not has_length:
                 self._has_ended = True
             else:
                 self._error = self._error or ConnectionResetError(_CLOSED)
@@ -231,14 +231,14 @@ class UpstreamConnections:
         """Close idle connections."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for connection in [each for kept in self._idle.values() for each in kept]:
+        for connection in [each for connections in self._idle.values() for each in connections]:
             connection.close()
         self._idle.clear()
 
     def _kept(self, place: Destination) -> UpstreamConnection | None:
-        kept = self._idle.get(place, [])
-        while kept:
-            connection = kept.pop()
+        connections = self._idle.get(place, [])
+        while connections:
+            connection = connections.pop()
             if connection.is_open:
                 return connection
         return None
@@ -261,14 +261,16 @@ class UpstreamConnections:
     def _sweep(self) -> None:
         """Close connections that were idle for long, before the server does so during the next request."""
         loop, self._sweeper = asyncio.get_running_loop(), None
-        for place, kept in list(self._idle.items()):
+        for place, connections in list(self._idle.items()):
             old = [
-                each for each in kept if each.idle_since + _IDLE_SECONDS <= loop.time() or not each.is_open
+                each
+                for each in connections
+                if each.idle_since + _IDLE_SECONDS <= loop.time() or not each.is_open
             ]
             for connection in old:
                 connection.close()
-                kept.remove(connection)
-            if not kept:
+                connections.remove(connection)
+            if not connections:
                 del self._idle[place]
         if self._idle:
             self._sweeper = loop.call_later(_IDLE_SECONDS / 3, self._sweep)

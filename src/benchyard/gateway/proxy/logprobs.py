@@ -36,16 +36,16 @@ def answer_without(answer: bytes, added: frozenset[str]) -> bytes:
 
 def _strip(answer: Any, added: frozenset[str]) -> bool:
     """Remove data that the agent did not ask for; tell whether there was any."""
-    found = False
+    was_changed = False
     for choice in map(fields, items(fields(answer).get("choices"))):
         if "logprobs" in added and choice.get("logprobs") is not None:
             choice["logprobs"] = None
-            found = True
+            was_changed = True
         if "return_token_ids" in added:
-            found = choice.pop("token_ids", None) is not None or found
+            was_changed = choice.pop("token_ids", None) is not None or was_changed
     if "return_token_ids" in added:
-        found = fields(answer).pop("prompt_token_ids", None) is not None or found
-    return found
+        was_changed = fields(answer).pop("prompt_token_ids", None) is not None or was_changed
+    return was_changed
 
 
 def stripper_of(added: frozenset[str], kind: str) -> "EventStripper | WholeStripper | None":

@@ -95,12 +95,12 @@ def is_lookup(method: str, target: Target) -> bool:
 
 def query_without(query: str, name: str, secret: str) -> str:
     """Drop from a query the named parameter and any that contains the secret; keep the rest as written."""
-    kept = []
+    parts = []
     for pair in query.split("&"):
         key, _, value = pair.partition("=")
         if unquote(key) != name and secret not in unquote(value):
-            kept.append(pair)
-    return "&".join(kept)
+            parts.append(pair)
+    return "&".join(parts)
 
 
 def query_parameter(query: str, name: str) -> str | None:
@@ -198,9 +198,9 @@ def _next_hop_headers(headers: Headers) -> set[str]:
 
 def _readable(encodings: str) -> str:
     """Return the encodings accepted by the client that can be decoded for the record."""
-    asked = [each.strip() for each in encodings.split(",")]
+    names = [part.strip() for part in encodings.split(",")]
     return (
-        ", ".join(each for each in asked if each.partition(";")[0].strip() in READABLE_ENCODINGS)
+        ", ".join(name for name in names if name.partition(";")[0].strip() in READABLE_ENCODINGS)
         or "identity"
     )
 

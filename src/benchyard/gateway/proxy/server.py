@@ -48,11 +48,11 @@ class ModelProxy:
         upstream = _upstream(account, target)
         dialect = _dialect(request, target, upstream)
         async with bodies.read(request) as body:
-            asked = AdmittedRequest(request, target, account, upstream, dialect, token, body, body)
+            admitted = AdmittedRequest(request, target, account, upstream, dialect, token, body, body)
             if account.grant.logprobs and dialect is not None and dialect.name == "chat":
                 passed, added = logprobs.request_with_logprobs(body)
-                asked = replace(asked, passed=passed, added=added)
-            return await self._exchange.run(asked)
+                admitted = replace(admitted, passed=passed, added=added)
+            return await self._exchange.run(admitted)
 
     def _account(self, request: web.BaseRequest, target: Target, devbox_id: str) -> tuple[Account, str]:
         token = requests.token_of(request.headers, target.query)

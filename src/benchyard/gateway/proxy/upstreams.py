@@ -251,11 +251,11 @@ async def _is_worth_waiting(outgoing: UpstreamRequest, incoming: UpstreamAnswer,
         incoming.begun = await incoming.response.read()
     except (aiohttp.ClientError, OSError) as error:
         raise Refused("unavailable", f"the provider broke off its answer: {_words(error)}") from error
-    told = retry_after_seconds(incoming.response.headers)
+    seconds = retry_after_seconds(incoming.response.headers)
     left = outgoing.account.grant.wait_seconds - outgoing.account.tally.spent.rate_limited_ms / 1000
-    if left <= 0 or is_quota_final(incoming.begun) or (told is not None and told > left):
+    if left <= 0 or is_quota_final(incoming.begun) or (seconds is not None and seconds > left):
         return False
-    pool.told(told)
+    pool.told(seconds)
     return True
 
 

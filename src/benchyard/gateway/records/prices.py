@@ -64,10 +64,10 @@ def _usage_cost(prices: str, model: str, usage: TokenUsage) -> Decimal:
 @lru_cache(_MOST_KNOWN)
 def _steps(prices: str, model: str) -> tuple[int, ...] | None:
     """Return the input sizes at which the price per token changes; None if it depends on anything else."""
-    found = calc_price(Priced(input_tokens=0, output_tokens=0), model, provider_id=prices)
-    if not isinstance(found.model.prices, ModelPrice) or found.total_price:
+    price = calc_price(Priced(input_tokens=0, output_tokens=0), model, provider_id=prices)
+    if not isinstance(price.model.prices, ModelPrice) or price.total_price:
         return None
-    tiered = [each for each in vars(found.model_price).values() if isinstance(each, TieredPrices)]
+    tiered = [rate for rate in vars(price.model_price).values() if isinstance(rate, TieredPrices)]
     return tuple({tier.start for each in tiered for tier in each.tiers})
 
 

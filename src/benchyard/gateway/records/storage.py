@@ -146,17 +146,17 @@ def _chain(connection: sqlite3.Connection, items: list[Any]) -> int:
     last = 0
     for item in items:
         step = (last, _part(connection, item))
-        found = connection.execute("SELECT id FROM links WHERE before=? AND part=?", step).fetchone()
-        last = found[0] if found else _insert(connection, _NEW_LINK, step)
+        row = connection.execute("SELECT id FROM links WHERE before=? AND part=?", step).fetchone()
+        last = row[0] if row else _insert(connection, _NEW_LINK, step)
     return last
 
 
 def _part(connection: sqlite3.Connection, value: Any) -> int:
     data = json.dumps(value, separators=(",", ":")).encode()
     name = hashlib.blake2b(data, digest_size=20).digest()
-    found = connection.execute("SELECT id FROM parts WHERE hash=?", (name,)).fetchone()
-    if found:
-        return int(found[0])
+    row = connection.execute("SELECT id FROM parts WHERE hash=?", (name,)).fetchone()
+    if row:
+        return int(row[0])
     return _insert(connection, "INSERT INTO parts(hash, data) VALUES (?, ?)", (name, zlib.compress(data)))
 
 

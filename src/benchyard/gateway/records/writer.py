@@ -108,13 +108,13 @@ class Recorder:
 
     async def kept(self, grant_id: str) -> GrantHistory | None:
         """Return the usage of a grant, after all queued tasks are written; None if it has no record."""
-        kept: GrantHistory | None = await self._put(lambda: self._files.kept(grant_id))
-        return kept
+        totals: GrantHistory | None = await self._put(lambda: self._files.kept(grant_id))
+        return totals
 
     async def of_groups(self) -> dict[str, dict[str, GrantHistory]]:
         """Return the recorded usage of grants with a group, by group and id."""
-        found: dict[str, dict[str, GrantHistory]] = await self._put(self._files.of_groups)
-        return found
+        totals: dict[str, dict[str, GrantHistory]] = await self._put(self._files.of_groups)
+        return totals
 
     async def finish(self, grant_id: str) -> None:
         """Write all queued tasks, and close the grant's file."""
@@ -196,8 +196,8 @@ class Recorder:
         said = _answer_content(subject, call)
         usage, cost = said.usage, None
         if usage is not None and said.is_whole:
-            asked = self._models.get(subject.grant_id, {}).get(call.number)
-            cost = prices.cost_usd(subject.prices, (_answering_model(said.response), asked), usage)
+            begun = self._models.get(subject.grant_id, {}).get(call.number)
+            cost = prices.cost_usd(subject.prices, (_answering_model(said.response), begun), usage)
         # Many agents hang up right after the last event: that is not an error.
         error = said.error if said.is_whole else call.error or said.error
         metered = CallTally(call.status, usage, cost, error)
@@ -306,16 +306,16 @@ class _Files:
             return None
 
     def of_groups(self) -> dict[str, dict[str, GrantHistory]]:
-        found: dict[str, dict[str, GrantHistory]] = {}
+        groups: dict[str, dict[str, GrantHistory]] = {}
         for file in (self._folder / RECORDS).glob("*.db"):
             try:
-                kept = self.kept(file.stem)
+                totals = self.kept(file.stem)
             except BenchyardError as error:
                 _LOG.error("what was used before is not counted: %s", error)
                 continue
-            if kept is not None and kept.group is not None:
-                found.setdefault(kept.group, {})[file.stem] = kept
-        return found
+            if totals is not None and totals.group is not None:
+                groups.setdefault(totals.group, {})[file.stem] = totals
+        return groups
 
     def _commit(self) -> None:
         failed = self.commit()
@@ -335,5 +335,5 @@ class _Files:
     def remove(self, grant_id: str) -> None:
         self.close(grant_id)
         file = record_file(self._folder, grant_id)
-        for each in (file, file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")):
-            each.unlink(missing_ok=True)
+        for path in (file, file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")):
+            path.unlink(missing_ok=True)

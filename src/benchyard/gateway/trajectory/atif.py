@@ -162,12 +162,12 @@ class TrajectoryStep(TrajectoryPart):
 
     @model_validator(mode="after")
     def _has_only_what_its_source_has(self) -> Self:
-        given = [name for name in _OF_AGENTS if getattr(self, name) is not None]
-        if self.source != "agent" and given:
-            raise ValueError(f"only a step of the agent has {given[0]}")
-        given = [name for name in _OF_MODELS if getattr(self, name) is not None]
-        if self.source == "agent" and self.llm_call_count == 0 and given:
-            raise ValueError(f"a step without a call of a model has no {given[0]}")
+        fields_set = [name for name in _OF_AGENTS if getattr(self, name) is not None]
+        if self.source != "agent" and fields_set:
+            raise ValueError(f"only a step of the agent has {fields_set[0]}")
+        fields_set = [name for name in _OF_MODELS if getattr(self, name) is not None]
+        if self.source == "agent" and self.llm_call_count == 0 and fields_set:
+            raise ValueError(f"a step without a call of a model has no {fields_set[0]}")
         return self
 
     @model_validator(mode="after")
@@ -224,7 +224,7 @@ class Trajectory(TrajectoryPart):
 
     @model_validator(mode="after")
     def _tells_its_subagents_apart(self) -> Self:
-        ids = [each.trajectory_id for each in self.subagent_trajectories or []]
+        ids = [trajectory.trajectory_id for trajectory in self.subagent_trajectories or []]
         if None in ids or len(set(ids)) < len(ids):
             raise ValueError("each of subagent_trajectories has a trajectory_id of its own")
         return self

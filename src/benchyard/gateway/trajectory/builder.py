@@ -34,49 +34,49 @@ class Roles:
 
 def roles_of(threads: Conversations, prompt: str | None) -> Roles:
     """Determine the role of each conversation."""
-    main = max(threads.conversations, key=lambda each: _weight(each, prompt), default=None)
+    main = max(threads.conversations, key=lambda turn: _weight(turn, prompt), default=None)
     if main is None:
         return Roles(None)
     roles = Roles(main)
-    others = [each for each in threads.conversations if each is not main]
+    others = [conversation for conversation in threads.conversations if conversation is not main]
     roles.side = [each for each in others if _is_side(each, main)]
-    apart = {each.number for each in roles.side}
+    apart = {conversation.number for conversation in roles.side}
     depths = {main.number: 0}
-    for each in others:
-        if each.number not in apart:
-            parent = _parent(each, main, depths)
-            depths[each.number] = depths[parent] + 1
-            roles.inside.setdefault(parent, []).append(each)
+    for other in others:
+        if other.number not in apart:
+            parent = _parent(other, main, depths)
+            depths[other.number] = depths[parent] + 1
+            roles.inside.setdefault(parent, []).append(other)
     return roles
 
 
-def _weight(each: Conversation, prompt: str | None) -> tuple[bool | int, ...]:
+def _weight(conversation: Conversation, prompt: str | None) -> tuple[bool | int, ...]:
     """Return the sort key of a conversation: the main one has the prompt and tools; the first wins a tie."""
-    has_tools = bool(each.first.names)
-    uses_them = has_tools and any(turn.answer.uses for turn in each.turns)
-    wanted = (prompt or "").strip()
-    has_prompt = bool(wanted) and any(wanted in entry.text for entry in each.opening)
-    turns = 0 if has_tools else len(each.turns)
+    has_tools = bool(conversation.first.names)
+    uses_them = has_tools and any(turn.answer.uses for turn in conversation.turns)
+    words = (prompt or "").strip()
+    has_prompt = bool(words) and any(words in entry.text for entry in conversation.opening)
+    turns = 0 if has_tools else len(conversation.turns)
     return (
-        each.origin is None,
+        conversation.origin is None,
         has_tools and has_prompt,
         uses_them,
         has_tools,
         has_prompt,
         turns,
-        -each.number,
+        -conversation.number,
     )
 
 
-def _is_side(each: Conversation, main: Conversation) -> bool:
-    if each.origin is not None or not main.first.names:
+def _is_side(conversation: Conversation, main: Conversation) -> bool:
+    if conversation.origin is not None or not main.first.names:
         return False
-    said_once = len(each.turns) == 1 and not each.turns[0].answer.uses
-    return not each.first.names or (said_once and each.first.system != main.first.system)
+    said_once = len(conversation.turns) == 1 and not conversation.turns[0].answer.uses
+    return not conversation.first.names or (said_once and conversation.first.system != main.first.system)
 
 
-def _parent(each: Conversation, main: Conversation, depths: dict[int, int]) -> int:
-    origin = each.origin.conversation if each.origin is not None else main.number
+def _parent(conversation: Conversation, main: Conversation, depths: dict[int, int]) -> int:
+    origin = conversation.origin.conversation if conversation.origin is not None else main.number
     return origin if depths.get(origin, MOST_NESTED) < MOST_NESTED else main.number
 
 
@@ -109,14 +109,18 @@ def trajectory_of(
     `trailing` has tool results that no request carried: id of the call, or else the name of the tool, and the
     result. Results in requests without an answer are found here.
     """
-    given = list(calls)
-    threads = sort_calls(given)
+    known_calls = list(calls)
+    threads = sort_calls(known_calls)
     late = {**_pending_results(threads), **(trailing or {})}
-    made = _TrajectoryBuilder(threads, roles_of(threads, about.prompt), about, late).root()
-    made["final_metrics"] = _totals(given, len(made["steps"]))
-    made["extra"] = {**plain_json(dict(about.extra)), **made.get("extra", {}), **_counts(given, threads)}
-    Trajectory.model_validate(made)
-    return made
+    builder = _TrajectoryBuilder(threads, roles_of(threads, about.prompt), about, late).root()
+    builder["final_metrics"] = _totals(known_calls, len(builder["steps"]))
+    builder["extra"] = {
+        **plain_json(dict(about.extra)),
+        **builder.get("extra", {}),
+        **_counts(known_calls, threads),
+    }
+    Trajectory.model_validate(builder)
+    return builder
 
 
 class _TrajectoryBuilder:
@@ -130,11 +134,11 @@ class _TrajectoryBuilder:
 
     def root(self) -> dict[str, Any]:
         main = self._roles.main
-        made = self._of(main) if main is not None else self._empty()
-        side = [each for conversation in self._roles.side for each in map(_at_the_side, conversation.turns)]
+        document = self._of(main) if main is not None else self._empty()
+        side = [turn for conversation in self._roles.side for turn in map(_at_the_side, conversation.turns)]
         if side:
-            made["extra"] = {"side_calls": side[:MOST_SIDE_CALLS]}
-        return made
+            document["extra"] = {"side_calls": side[:MOST_SIDE_CALLS]}
+        return document
 
     def _of(self, conversation: Conversation) -> dict[str, Any]:
         steps = StepBuilder(conversation)
@@ -144,13 +148,13 @@ class _TrajectoryBuilder:
             id = f"{self._base}.{each.number + 1}"
             if each.origin is not None and each.origin.conversation == conversation.number:
                 steps.refer(each.origin.call, each.origin.place, {"trajectory_id": id})
-            made = {**self._of(each), "trajectory_id": id}
-            made["final_metrics"] = _totals(each.calls, len(made["steps"]))
-            embedded.append(made)
+            document = {**self._of(each), "trajectory_id": id}
+            document["final_metrics"] = _totals(each.calls, len(document["steps"]))
+            embedded.append(document)
         first = conversation.turns[0].call
         tools = conversation.first.reader.tools(first.request)
-        made = self._around(first.model, tools, steps.finish(self._trailing))
-        return {**made, "subagent_trajectories": embedded} if embedded else made
+        document = self._around(first.model, tools, steps.finish(self._trailing))
+        return {**document, "subagent_trajectories": embedded} if embedded else document
 
     def _empty(self) -> dict[str, Any]:
         """Return a trajectory for calls without any answer: it holds only the agent's task."""
@@ -158,8 +162,10 @@ class _TrajectoryBuilder:
         if self._threads.failed:
             history = History(self._threads.failed[0])
             entries = [*history.system, *opening_of(history)] or entries
-        told = [each for each in entries if each.who != "tool"] or [ConversationEntry("system", (_NOTHING,))]
-        steps = [{"source": each.who, "message": message_content(each.pieces)} for each in told]
+        entries_told = [entry for entry in entries if entry.who != "tool"] or [
+            ConversationEntry("system", (_NOTHING,))
+        ]
+        steps = [{"source": entry.who, "message": message_content(entry.pieces)} for entry in entries_told]
         numbered = [{"step_id": number, **step} for number, step in enumerate(steps, start=1)]
         return self._around(None, [], numbered)
 
@@ -171,22 +177,24 @@ class _TrajectoryBuilder:
         agent: dict[str, Any] = {"name": clean_text(about.name), "version": clean_text(about.version)}
         agent.update({"model_name": clean_text(named)} if named else {})
         agent.update({"tool_definitions": tools} if tools else {})
-        made = {"schema_version": ATIF, "trajectory_id": self._base, "agent": agent, "steps": steps}
-        return made if about.session_id is None else {**made, "session_id": clean_text(about.session_id)}
+        document = {"schema_version": ATIF, "trajectory_id": self._base, "agent": agent, "steps": steps}
+        return (
+            document if about.session_id is None else {**document, "session_id": clean_text(about.session_id)}
+        )
 
 
 def _pending_results(threads: Conversations) -> dict[str, str]:
     """Return the tool results in the last requests that were not answered."""
-    found = {}
+    results = {}
     for call in threads.failed[-_LAST:]:
         history = History(call)
         for _, entry in history.since(max(0, len(history) - _LAST)):
             for result in entry.results:
-                told = ConversationEntry("tool", result.pieces).text
+                text = ConversationEntry("tool", result.pieces).text
                 # In this dialect, ids of calls are the agent's own, if there are any.
                 names = (result.id, result.name) if call.dialect == "gemini" else (result.id,)
-                found.update({name: told for name in names if name})
-    return found
+                results.update({name: text for name in names if name})
+    return results
 
 
 def _at_the_side(turn: ConversationCall) -> dict[str, Any]:
@@ -223,7 +231,7 @@ def _counts(calls: list[Call], threads: Conversations) -> dict[str, Any]:
     counts: dict[str, Any] = {
         "calls": len(calls),
         "failed_calls": len(failed),
-        "retried_calls": sum(len(each.retried) for each in threads.conversations),
+        "retried_calls": sum(len(conversation.retried) for conversation in threads.conversations),
     }
     errors = [call for call in sorted(calls, key=lambda call: call.number) if call.error is not None]
     if errors:

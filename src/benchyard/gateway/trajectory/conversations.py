@@ -98,8 +98,8 @@ class History:
 
 def reader_of(call: Call) -> ConversationReader:
     """Return the reader of a call's dialect."""
-    found = catalog.dialect_named(call.dialect) or catalog.dialect_of_path(call.path)
-    return _READERS[found.name if found else "chat"]
+    dialect = catalog.dialect_named(call.dialect) or catalog.dialect_of_path(call.path)
+    return _READERS[dialect.name if dialect else "chat"]
 
 
 def _equal(mine: Any, theirs: Any) -> bool:
@@ -137,12 +137,12 @@ class Delegations:
         for place, use in enumerate(uses):
             origin = Delegation(conversation, call, place)
             for name, value in use.arguments.items():
-                if not isinstance(value, str) or not (told := value.strip()):
+                if not isinstance(value, str) or not (text := value.strip()):
                     continue
-                self._exact.setdefault(told, []).append(origin)
-                self._told.setdefault(origin, []).append(told)
-                if name.lower() in _PROMPTS and len(told) >= _SHORTEST:
-                    self._loose.append((told, origin))
+                self._exact.setdefault(text, []).append(origin)
+                self._told.setdefault(origin, []).append(text)
+                if name.lower() in _PROMPTS and len(text) >= _SHORTEST:
+                    self._loose.append((text, origin))
 
     def find(self, opening: list[ConversationEntry]) -> Delegation | None:
         """Return the tool call that started a conversation with this opening; None if there is none."""
@@ -152,9 +152,9 @@ class Delegations:
 
     def claim(self, origin: Delegation) -> None:
         """Remove a call, so that it cannot be matched with another conversation."""
-        self._loose = deque((each for each in self._loose if each[1] != origin), maxlen=MOST_LOOSE)
-        for told in self._told.pop(origin, []):
-            self._exact[told].remove(origin)
+        self._loose = deque((call for call in self._loose if call[1] != origin), maxlen=MOST_LOOSE)
+        for origins in self._told.pop(origin, []):
+            self._exact[origins].remove(origin)
 
     def _inside(self, texts: list[str]) -> Delegation | None:
         hits = [(told, origin) for told, origin in self._loose if any(told in text for text in texts)]
@@ -241,13 +241,13 @@ class Conversations:
             self.failed.append(call)
             return
         history = History(call)
-        found = self._known(history) or self._begin(history)
-        turn = ConversationCall(call, _fresh(found, history), history.reader.answer(call.response))
+        conversation = self._known(history) or self._begin(history)
+        turn = ConversationCall(call, _fresh(conversation, history), history.reader.answer(call.response))
         turn.effort = history.reader.effort(call.request)
-        self._retry(found, turn, history)
-        found.turns.append(turn)
-        found.head = history
-        self._note(found, turn)
+        self._retry(conversation, turn, history)
+        conversation.turns.append(turn)
+        conversation.head = history
+        self._note(conversation, turn)
 
     def _known(self, history: History) -> Conversation | None:
         """Return the conversation that a request continues; None if it begins one."""
@@ -259,15 +259,15 @@ class Conversations:
         best = max(ranked, key=lambda each: each[:2], default=None)
         if best is not None and best[0] > (0, 0):
             return best[2]
-        same = [each for each in by_id if bool(each.first.names) == bool(history.names)]
+        same = [candidate for candidate in by_id if bool(candidate.first.names) == bool(history.names)]
         return same[0] if same else self._compacted(history)
 
     def _of_ids(self, history: History) -> list[Conversation]:
         """Return the conversations with the tool calls whose results are among the last items."""
         start = max(0, len(history) - _TAIL)
         ids = [result.id for _, entry in history.since(start) for result in entry.results]
-        found = [self._by_id[id] for id in reversed(ids) if id and id in self._by_id]
-        return list({each.number: each for each in found}.values())
+        conversations = [self._by_id[id] for id in reversed(ids) if id and id in self._by_id]
+        return list({conversation.number: conversation for conversation in conversations}.values())
 
     def _compacted(self, history: History) -> Conversation | None:
         """Return the conversation whose history was replaced by a summary that a model has just written."""
@@ -289,26 +289,26 @@ class Conversations:
         self._by_first.setdefault(_first(history), []).append(begun)
         return begun
 
-    def _retry(self, found: Conversation, turn: ConversationCall, history: History) -> None:
+    def _retry(self, conversation: Conversation, turn: ConversationCall, history: History) -> None:
         """Replace the last call with this one if that had broken off and was repeated."""
-        last = found.turns[-1] if found.turns else None
-        if last is None or turn.fresh or not last.is_unfinished or len(history) != len(found.head):
+        last = conversation.turns[-1] if conversation.turns else None
+        if last is None or turn.fresh or not last.is_unfinished or len(history) != len(conversation.head):
             return
-        found.turns.pop()
-        found.retried.append(last.call)
+        conversation.turns.pop()
+        conversation.retried.append(last.call)
         turn.fresh = last.fresh
 
-    def _note(self, found: Conversation, turn: ConversationCall) -> None:
+    def _note(self, conversation: Conversation, turn: ConversationCall) -> None:
         for use in turn.answer.uses:
-            self._by_id[use.id] = found
+            self._by_id[use.id] = conversation
         if answered := text(fields(turn.call.response).get("id")):
-            self._by_id[answered] = found
-        if found.first.names:
-            self._by_names[found.first.names] = found
+            self._by_id[answered] = conversation
+        if conversation.first.names:
+            self._by_names[conversation.first.names] = conversation
         line = max((line.strip() for line in turn.answer.text.splitlines()), key=len, default="")
         if len(line) >= _TELLING:
-            self._recent.append((line, found))
-        self._delegations.note(found.number, turn.call.number, turn.answer.uses)
+            self._recent.append((line, conversation))
+        self._delegations.note(conversation.number, turn.call.number, turn.answer.uses)
 
 
 def opening_of(history: History) -> list[ConversationEntry]:

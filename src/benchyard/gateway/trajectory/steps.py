@@ -51,9 +51,9 @@ class StepBuilder:
         """Return all steps; results missing from the requests are taken from `trailing`, by id or by name."""
         for acted in self._acted:
             for id, name in list(acted.pending.items()):
-                told = trailing.get(id, trailing.get(name))
-                if told is not None:
-                    self._attach(acted, id, (told,))
+                result = trailing.get(id, trailing.get(name))
+                if result is not None:
+                    self._attach(acted, id, (result,))
             if acted.results:
                 acted.step["observation"] = {"results": acted.results}
         return [{"step_id": number, **step} for number, step in enumerate(self._steps, start=1)]
@@ -63,7 +63,7 @@ class StepBuilder:
         if (call, place) not in self.used:
             return False
         acted, id = self.used[call, place]
-        known = next((each for each in acted.results if each.get("source_call_id") == id), None)
+        known = next((result for result in acted.results if result.get("source_call_id") == id), None)
         if known is None:
             known = {"source_call_id": id}
             acted.results.append(known)
@@ -109,11 +109,11 @@ class StepBuilder:
 
     def _act(self, step: dict[str, Any], entry: ConversationEntry, number: int | None) -> None:
         self._said.update(_traces(entry), (f"id {use.id}" for use in entry.uses if use.id))
-        told = {
+        fields = {
             "message": message_content(entry.pieces),
             "reasoning_content": clean_text(entry.reasoning) or None,
         }
-        acted = AgentStep(_without_none({**step, **told}))
+        acted = AgentStep(_without_none({**step, **fields}))
         self._steps.append(acted.step)
         self._acted.append(acted)
         calls = [self._call(acted, use, place, number) for place, use in enumerate(entry.uses)]
@@ -215,22 +215,24 @@ def _metrics(call: Call) -> dict[str, Any]:
 def _tokens(response: Any) -> dict[str, Any]:
     """Return ids and log-probabilities of the tokens, if an answer has them."""
     choice = fields(next(iter(items(fields(response).get("choices"))), None))
-    told = items(fields(choice.get("logprobs")).get("content"))
+    tokens = items(fields(choice.get("logprobs")).get("content"))
     return {
         "prompt_token_ids": _integers(fields(response).get("prompt_token_ids")),
         "completion_token_ids": _integers(choice.get("token_ids")),
-        "logprobs": _floats([fields(each).get("logprob") for each in told]) if told else None,
+        "logprobs": _floats([fields(token).get("logprob") for token in tokens]) if tokens else None,
     }
 
 
 def _integers(values: Any) -> list[int] | None:
-    good = isinstance(values, list) and all(type(each) is int and abs(each) < 2**63 for each in values)
+    good = isinstance(values, list) and all(type(value) is int and abs(value) < 2**63 for value in values)
     return values if good else None
 
 
 def _floats(values: list[Any]) -> list[float] | None:
-    good = all(type(each) in (int, float) and abs(each) < 2**63 and math.isfinite(each) for each in values)
-    return [float(each) for each in values] if good else None
+    good = all(
+        type(value) in (int, float) and abs(value) < 2**63 and math.isfinite(value) for value in values
+    )
+    return [float(value) for value in values] if good else None
 
 
 def _traces(entry: ConversationEntry) -> Iterator[str]:

@@ -41,14 +41,14 @@ class BuildahImages(EngineImages):
         return self._tool.storage.find(name)
 
     async def env(self, image_id: str, scratch: Path) -> Mapping[str, str]:
-        found = await asyncio.to_thread(self._tool.storage.image, image_id)
-        return image_config(found.config.get("config") or {}).env
+        image = await asyncio.to_thread(self._tool.storage.image, image_id)
+        return image_config(image.config.get("config") or {}).env
 
     async def fetch(self, full: str, scratch: Path, log: Log) -> str | None:
-        told: list[str] = []
+        lines: list[str] = []
 
         def note(line: str) -> None:
-            told.append(line)
+            lines.append(line)
             log(line)
 
         plain = ["--tls-verify=false"] if is_loopback(full) else []
@@ -56,7 +56,7 @@ class BuildahImages(EngineImages):
         status = await self._tool.run(call, note)
         if status == 0 and self._tool.storage.find(full):
             return None
-        reason = next((line for line in reversed(told) if line.startswith("Error: ")), f"status {status}")
+        reason = next((line for line in reversed(lines) if line.startswith("Error: ")), f"status {status}")
         return reason.removeprefix("Error: ")
 
     async def load(self, image: Image, layers: Sequence[Path], name: str, scratch: Path) -> str | None:

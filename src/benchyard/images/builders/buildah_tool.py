@@ -57,15 +57,15 @@ class BuildahTool:
     @cached_property
     def about(self) -> str:
         """Return name and version, as in `buildah 1.28.2`."""
-        told = subprocess.run([self._program, "--version"], capture_output=True, text=True, check=False)
-        found = re.search(r"(?<!\d)\d++(\.\d++)++", told.stdout)
-        return f"buildah {found[0] if found else ''}".strip()
+        answer = subprocess.run([self._program, "--version"], capture_output=True, text=True, check=False)
+        match = re.search(r"(?<!\d)\d++(\.\d++)++", answer.stdout)
+        return f"buildah {match[0] if match else ''}".strip()
 
     @property
     def knows_heredocs(self) -> bool:
         """Tell whether this version reads here-documents itself."""
-        found = re.search(r"(?<!\d)(\d++)\.(\d++)", self.about)
-        return found is not None and (int(found[1]), int(found[2])) >= _HEREDOCS_SINCE
+        match = re.search(r"(?<!\d)(\d++)\.(\d++)", self.about)
+        return match is not None and (int(match[1]), int(match[2])) >= _HEREDOCS_SINCE
 
     def write_settings(self) -> None:
         """Write the settings that the engine would otherwise read from the machine's own files."""
@@ -75,7 +75,7 @@ class BuildahTool:
             _limit("nofile", resource.RLIMIT_NOFILE, _FILES),
             _limit("nproc", resource.RLIMIT_NPROC, _PROCESSES),
         )
-        ulimits = ", ".join(f'"{each}"' for each in limits)
+        ulimits = ", ".join(f'"{limit}"' for limit in limits)
         containers = (
             f"[containers]\ndefault_ulimits = [{ulimits}]\n"
             '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n'

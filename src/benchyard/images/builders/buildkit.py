@@ -54,23 +54,23 @@ class DockerImages(EngineImages):
         self._label = label
 
     async def find(self, name: str, scratch: Path) -> str | None:
-        told = await self._tool.ask(scratch, "image", "inspect", "--format", "{{.Id}}", name)
-        return told[-1].strip().removeprefix("sha256:") if told else None
+        answer = await self._tool.ask(scratch, "image", "inspect", "--format", "{{.Id}}", name)
+        return answer[-1].strip().removeprefix("sha256:") if answer else None
 
     async def env(self, image_id: str, scratch: Path) -> Mapping[str, str]:
-        told = await self._tool.ask(scratch, "image", "inspect", "--format", _ENV, image_id)
-        pairs = [json.loads(line).partition("=") for line in told or () if line.startswith('"')]
+        answer = await self._tool.ask(scratch, "image", "inspect", "--format", _ENV, image_id)
+        pairs = [json.loads(line).partition("=") for line in answer or () if line.startswith('"')]
         return {name: value for name, _, value in pairs}
 
     async def fetch(self, full: str, scratch: Path, log: Log) -> str | None:
-        told = [""]
+        lines = [""]
 
         def note(line: str) -> None:
-            told.append(line)
+            lines.append(line)
             log(line)
 
         status = await self._tool.run(BuildahCall(["pull", full], scratch), note)
-        return None if status == 0 else told[-1].removeprefix(_REFUSED)
+        return None if status == 0 else lines[-1].removeprefix(_REFUSED)
 
     async def load(self, image: Image, layers: Sequence[Path], name: str, scratch: Path) -> str | None:
         folder = scratch / "base"
@@ -91,11 +91,11 @@ class DockerImages(EngineImages):
         return await self._load(archive, scratch)
 
     async def _load(self, archive: Path, scratch: Path) -> str | None:
-        told = [""]
+        lines = [""]
         status = await self._tool.run(
-            BuildahCall(["load", "--quiet", "--input", str(archive)], scratch), told.append
+            BuildahCall(["load", "--quiet", "--input", str(archive)], scratch), lines.append
         )
-        return None if status == 0 else told[-1].removeprefix(_REFUSED)
+        return None if status == 0 else lines[-1].removeprefix(_REFUSED)
 
     async def stored(self, image_id: str, scratch: Path) -> StoredImage | None:
         """Return the image in the engine's storage if its layers are folders that we can read."""
@@ -116,15 +116,15 @@ class DockerImages(EngineImages):
         return StoredImage(image_id, tuple(layers), {"config": found})
 
     async def _told(self, image_id: str, template: str, scratch: Path) -> list[str]:
-        told = await self._tool.ask(scratch, "image", "inspect", "--format", template, image_id)
-        return [line for line in told or () if line]
+        answer = await self._tool.ask(scratch, "image", "inspect", "--format", template, image_id)
+        return [line for line in answer or () if line]
 
     async def remove(self, scratch: Path, *, all_of_ours: bool) -> bool:
         """Remove images of ours, only unnamed ones or all; return whether there were any."""
         dangling = [] if all_of_ours else ["--filter", "dangling=true"]
         label = f"label={'='.join(self._label)}"
-        found = await self._tool.ask(scratch, "images", "--quiet", "--filter", label, *dangling)
-        ids = sorted({line.strip() for line in found or () if line.strip()})
+        names = await self._tool.ask(scratch, "images", "--quiet", "--filter", label, *dangling)
+        ids = sorted({line.strip() for line in names or () if line.strip()})
         if ids:
             await self._tool.ask(scratch, "rmi", "--force", *ids)
         return bool(ids)
@@ -213,8 +213,8 @@ class BuildKitBuilder(EngineBuilder):
         if stored is not None:
             return StorageSource(stored, self._packed)
         archive = scratch / "made.tar"
-        told = await self._tool.ask(scratch, "save", "--output", str(archive), image_id)
-        if told is None:
+        answer = await self._tool.ask(scratch, "save", "--output", str(archive), image_id)
+        if answer is None:
             raise BuildFailed("the engine did not hand over what it built: build again")
         return SavedImage(archive, self._trees, self._packed)
 
@@ -232,8 +232,8 @@ class BuildKitBuilder(EngineBuilder):
             if laid:
                 await self._tool.ask(attempt.scratch, "rmi", "--force", attempt.files_name)
         if status != 0:
-            told, instruction = progress.told(status)
-            raise build_error(told, instruction, attempt.context)
+            text, instruction = progress.told(status)
+            raise build_error(text, instruction, attempt.context)
 
     def _call(self, attempt: BuildAttempt) -> BuildahCall:
         recipe, scratch = attempt.plan.recipe, attempt.scratch

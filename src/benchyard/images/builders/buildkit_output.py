@@ -50,12 +50,12 @@ class BuildKitProgress:
 
     def line(self, text: str) -> None:
         """Read one line."""
-        found = _LINE.fullmatch(text)
-        if found is None:
+        match = _LINE.fullmatch(text)
+        if match is None:
             self._say(text)
             return
         self._is_telling = False
-        number, rest = found[1], found[2] or ""
+        number, rest = match[1], match[2] or ""
         if step := _STEP.fullmatch(rest):
             self._begin(number, step)
         elif rest.startswith("ERROR: "):
@@ -74,15 +74,15 @@ class BuildKitProgress:
     def told(self, status: int) -> tuple[EngineFailure, Instruction | None]:
         """Return the failure and its instruction."""
         vertex, problem = self._failed or (None, self._last or f"the engine ended with status {status}")
-        while found := _WRAPPING.match(problem):
-            problem = problem[found.end() :]
+        while match := _WRAPPING.match(problem):
+            problem = problem[match.end() :]
         problem = _NO_FILE.sub(r"\1: no such file in the context", self._output.clean(problem))
-        if found := _PARSING.match(problem):
-            return EngineFailure(found[2], ()), self._at(int(found[1]))
+        if match := _PARSING.match(problem):
+            return EngineFailure(match[2], ()), self._at(int(match[1]))
         lines = list(vertex.lines) if vertex else []
         exited = _EXIT.search(problem)
-        told = EngineFailure(problem, lines, int(exited[1]) if exited else None)
-        return told, vertex.instruction if vertex else None
+        failure = EngineFailure(problem, lines, int(exited[1]) if exited else None)
+        return failure, vertex.instruction if vertex else None
 
     def _begin(self, number: str, step: re.Match[str]) -> None:
         if number in self._vertices:
@@ -123,25 +123,29 @@ class BuildKitProgress:
         return None
 
     def _at(self, line: int) -> Instruction | None:
-        found = (each for each in self._dockerfile.instructions if each.first <= line <= each.last)
-        return next(found, None)
+        instructions = (
+            instruction
+            for instruction in self._dockerfile.instructions
+            if instruction.first <= line <= instruction.last
+        )
+        return next(instructions, None)
 
 
 def _stages(
     dockerfile: Dockerfile, changes: Mapping[Instruction, Sequence[str]]
 ) -> list[tuple[set[str | None], Instruction, list[Instruction]]]:
     """Return for each stage its possible names, its first instruction, and its steps."""
-    found: list[tuple[set[str | None], Instruction, list[Instruction]]] = []
+    stages: list[tuple[set[str | None], Instruction, list[Instruction]]] = []
     for instruction in dockerfile.instructions:
         if instruction.name == "FROM":
             words = instruction.rest.split()
             named = words[2].lower() if len(words) == 3 else None
-            found.append(
-                ({named, f"stage-{len(found)}"} if named else {f"stage-{len(found)}"}, instruction, [])
+            stages.append(
+                ({named, f"stage-{len(stages)}"} if named else {f"stage-{len(stages)}"}, instruction, [])
             )
-        elif found and instruction.name in _STEPS:
+        elif stages and instruction.name in _STEPS:
             written = [line for line in changes.get(instruction, [""]) if not line.startswith("#")]
-            found[-1][2].extend([instruction] * len(written))
-    if len(found) == 1:
-        found[0][0].add(None)
-    return found
+            stages[-1][2].extend([instruction] * len(written))
+    if len(stages) == 1:
+        stages[0][0].add(None)
+    return stages

@@ -70,28 +70,28 @@ def find_engine(host: str | None) -> DockerEngine | str:
     if processes.missing_programs():
         return f"not installed: {', '.join(processes.missing_programs())} (of the package util-linux)"
     for program in _programs():
-        found = _look(program, host)
-        if isinstance(found, DockerEngine):
-            return found
-        problem = found
+        engine = _look(program, host)
+        if isinstance(engine, DockerEngine):
+            return engine
+        problem = engine
     return problem
 
 
 def _programs() -> Iterator[str]:
     """Yield every `docker` on the path: the first may lack a plugin."""
     for folder in os.environ.get("PATH", "").split(os.pathsep):
-        if folder and (found := shutil.which("docker", path=folder)):
-            yield found
+        if folder and (program := shutil.which("docker", path=folder)):
+            yield program
 
 
 def _look(program: str, host: str | None) -> DockerEngine | str:
-    told = _json(program, host, "version")
-    server = told.get("Server") or {}
+    version = _json(program, host, "version")
+    server = version.get("Server") or {}
     if not server:
         return "no Docker engine answers: start it (`systemctl start docker`)"
     if any("Podman" in str(part.get("Name")) for part in server.get("Components") or ()):
         return "the engine is Podman, which builds with buildah: `apt-get install buildah`"
-    client = str((told.get("Client") or {}).get("Version", ""))
+    client = str((version.get("Client") or {}).get("Version", ""))
     if _major(client) >= _BUILDX_SINCE and _call(program, host, "buildx", "version") is None:
         return f"{program} {client} cannot build without its part buildx: `apt-get install docker-buildx`"
     about = _json(program, host, "info")
@@ -101,12 +101,12 @@ def _look(program: str, host: str | None) -> DockerEngine | str:
 
 
 def _json(program: str, host: str | None, verb: str) -> dict[str, Any]:
-    told = _call(program, host, verb, "--format", "{{json .}}")
+    answer = _call(program, host, verb, "--format", "{{json .}}")
     try:
-        found = json.loads(told or "{}")
+        parsed = json.loads(answer or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def _call(program: str, host: str | None, *arguments: str) -> str | None:
@@ -132,5 +132,5 @@ def _environment(host: str | None) -> Mapping[str, str]:
 
 
 def _major(version: str) -> int:
-    found = re.match(r"\d+", version)
-    return int(found[0]) if found else 0
+    match = re.match(r"\d+", version)
+    return int(match[0]) if match else 0

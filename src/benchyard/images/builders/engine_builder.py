@@ -165,8 +165,8 @@ class EngineBuilder(Builder):
             plan = BuildPlan(recipe, found.renamed(names), bases)
             key = await asyncio.to_thread(plan.key)
             image_id = await self._sharing.run(key, lambda tell: self._build(plan, tell), log)
-            made = await self._take(image_id, label, scratch)
-        return BuiltImage(made, {each: base.alias for each, base in bases.items() if base.alias})
+            layers = await self._take(image_id, label, scratch)
+        return BuiltImage(layers, {each: base.alias for each, base in bases.items() if base.alias})
 
     async def pull(self, reference: str, label: Label, log: Log) -> Image:
         full = normal_reference(reference)

@@ -62,32 +62,32 @@ class EngineBases:
         self, references: Mapping[str, Instruction], recipe: BuildRecipe, scratch: Path, log: Log
     ) -> dict[str, DockerfileImage]:
         """Return every base by its reference; raises BuildFailed with the line that names a missing one."""
-        found = {}
+        images = {}
         for reference, instruction in references.items():
             try:
-                wanted = await self._ours(reference, recipe)
-                if wanted is None:
-                    found[reference] = await self._theirs(reference, scratch, log)
+                image = await self._ours(reference, recipe)
+                if image is None:
+                    images[reference] = await self._theirs(reference, scratch, log)
                 else:
-                    found[reference] = await self._handed_over(wanted, scratch, log)
+                    images[reference] = await self._handed_over(image, scratch, log)
             except (UsageError, BuildFailed) as error:
                 raise instruction_error(instruction, error.message) from error
-        return found
+        return images
 
     async def pull(self, full: str, scratch: Path, log: Log) -> str:
         """Pull an image from its registry unless it is there; return the engine's id of it."""
         if known := await self.images.find(full, scratch):
             return known
         reason = await self.images.fetch(full, scratch, log)
-        if reason is None and (made := await self.images.find(full, scratch)):
-            return made
+        if reason is None and (hint := await self.images.find(full, scratch)):
+            return hint
         why = (reason or "it is not there")[:500]
         short = full.removeprefix("docker.io/library/")
-        made = f", or `benchyard image stand-in {short}`, which makes one of Debian's packages"
+        hint = f", or `benchyard image stand-in {short}`, which makes one of Debian's packages"
         message = (
             f"{full} cannot be had from its registry ({why}). Without a network, import it (`docker save`, "
             "then `benchyard image import FILE --name NAME`), or let another image "
-            f"stand in for it: `benchyard image alias {short} NAME`{made if can_be_made(full) else ''}"
+            f"stand in for it: `benchyard image alias {short} NAME`{hint if can_be_made(full) else ''}"
         )
         raise BuildFailed(message)
 

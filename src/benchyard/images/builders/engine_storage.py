@@ -82,20 +82,20 @@ class EngineStorage:
 
     def _config(self, image_id: str) -> dict[str, Any]:
         key = base64.b64encode(f"sha256:{image_id}".encode()).decode()
-        found: dict[str, Any] = json.loads(
+        config: dict[str, Any] = json.loads(
             (self.folder / "overlay-images" / image_id / f"={key}").read_bytes()
         )
-        return found
+        return config
 
     def _records(self, kind: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        records: list[dict[str, Any]] = []
         folder = self.folder / f"overlay-{kind}"
         for name in (f"{kind}.json", f"volatile-{kind}.json"):
             try:
-                found += json.loads((folder / name).read_bytes() or b"[]") or []
+                records += json.loads((folder / name).read_bytes() or b"[]") or []
             except FileNotFoundError:
                 continue
-        return found
+        return records
 
 
 def _digest(layer: dict[str, Any]) -> str:

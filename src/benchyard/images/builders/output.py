@@ -32,8 +32,8 @@ class BuildOutput:
     def line(self, text: str) -> None:
         """Receive one line."""
         text = self.clean(text)
-        if found := _STEP.match(text):
-            self.step = (int(found[1] or 1), int(found[2]))
+        if match := _STEP.match(text):
+            self.step = (int(match[1] or 1), int(match[2]))
             self.last.clear()
         else:
             self.last.append(text)
@@ -114,11 +114,11 @@ def failure_from_buildah(output: BuildOutput, status: int) -> EngineFailure:
     begins = errors[-1] if errors else len(lines)
     told = "\n".join(lines[begins:])
     shown = [line for line in lines[:begins] if not _NOISE.fullmatch(line)]
-    if found := _EXIT.search(told):
-        return EngineFailure("", shown, int(found[1]))
+    if match := _EXIT.search(told):
+        return EngineFailure("", shown, int(match[1]))
     if not told:
         return EngineFailure(f"the engine ended with status {status}", shown)
-    text = found[1] if (found := _ERROR.match(told)) else told.removeprefix("Error: ")
+    text = match[1] if (match := _ERROR.match(told)) else told.removeprefix("Error: ")
     # The engine's trace of its own request fills pages; the cause stands last.
     return EngineFailure(text.rpartition("copier: ")[2], shown)
 

@@ -86,10 +86,10 @@ class BuildPlan:
         """Return a key, equal for equivalent builds: only the names of secrets count, as for the cache."""
         recipe = self.recipe
         bases = {reference: base.identity for reference, base in self.bases.items()}
-        asked = [recipe.dockerfile, sorted(recipe.args.items()), sorted(recipe.secrets), bases]
+        parts = [recipe.dockerfile, sorted(recipe.args.items()), sorted(recipe.secrets), bases]
         door = recipe.door.rules if recipe.door else None
         around = [recipe.network.value, door, dataclasses.astuple(recipe.limits)]
-        digest = hashlib.sha256(json.dumps([asked, around], sort_keys=True).encode())
+        digest = hashlib.sha256(json.dumps([parts, around], sort_keys=True).encode())
         add_context(digest, recipe.context)
         return digest.hexdigest()
 
@@ -102,7 +102,11 @@ class BuildPlan:
         rewriter = HeredocRewriter(self.dockerfile, RewriteRequest(files, self.recipe.args, secrets, name))
         environments = {base.name: base.env for base in self.bases.values()}
         rewritten = rewriter.run(environments) if secrets or not knows_heredocs else {}
-        moved = {each: [each.text] for each in self.dockerfile.instructions if self._is_renamed(each)}
+        moved = {
+            instruction: [instruction.text]
+            for instruction in self.dockerfile.instructions
+            if self._is_renamed(instruction)
+        }
         return {**moved, **rewritten}
 
     def _is_renamed(self, instruction: Instruction) -> bool:

@@ -189,9 +189,9 @@ async def _read(process: asyncio.subprocess.Process, line: Callable[[str], None]
     assert process.stdout is not None
     while piece := await process.stdout.read(_PIECE):
         *whole, rest = (rest + piece).split(b"\n")
-        for each in whole:
+        for chunk in whole:
             if not is_long:
-                line(_text(each))
+                line(_text(chunk))
             is_long = False
         if len(rest) > _LONGEST_LINE:
             if not is_long:

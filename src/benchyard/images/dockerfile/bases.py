@@ -37,7 +37,7 @@ class Bases:
 
     def renamed(self, names: Mapping[str, str]) -> Dockerfile:
         """Return the same Dockerfile with other names for those images."""
-        instructions = [self._renamed(each, names) for each in self._dockerfile.instructions]
+        instructions = [self._renamed(instruction, names) for instruction in self._dockerfile.instructions]
         return replace(self._dockerfile, instructions=tuple(instructions))
 
     def _found(self) -> Iterator[tuple[Instruction, tuple[str, ...]]]:
@@ -46,7 +46,7 @@ class Bases:
                 references = tuple(self._in(instruction))
             except ValueError as error:
                 raise instruction_error(instruction, str(error)) from error
-            yield instruction, tuple(each for each in references if not self._is_own(each))
+            yield instruction, tuple(reference for reference in references if not self._is_own(reference))
             if instruction.name == "FROM":
                 self._stages.append(self._stage_name(instruction))
 
@@ -60,8 +60,8 @@ class Bases:
             yield reference
         elif instruction.name == "RUN":
             for flag in instruction.flags:
-                if flag.startswith("--mount=") and (found := _FROM.search(flag.removeprefix("--mount="))):
-                    yield found[1]
+                if flag.startswith("--mount=") and (match := _FROM.search(flag.removeprefix("--mount="))):
+                    yield match[1]
 
     def _is_own(self, reference: str) -> bool:
         """Tell whether a reference is an earlier stage, by name or number, or `scratch`."""

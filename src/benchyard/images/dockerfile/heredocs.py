@@ -131,11 +131,11 @@ class HeredocRewriter:
         *sources, target = split_words(instruction.rest, self._dockerfile.escape)
         if instruction.flag("from") is not None:
             raise ValueError("a here-document cannot be copied --from somewhere")
-        plain = [each for each in sources if not is_heredoc(each)]
+        plain = [source for source in sources if not is_heredoc(source)]
         if len(sources) > 1 and not target.endswith("/"):
             raise ValueError("with more than one source the target must be a folder: end it with /")
-        laid = [self._lay(each, stage) for each in instruction.heredocs]
-        flags = [each for each in instruction.flags if each != "--link"]
+        laid = [self._lay(heredoc, stage) for heredoc in instruction.heredocs]
+        flags = [flag for flag in instruction.flags if flag != "--link"]
         lines = [" ".join(("COPY", *flags, f"--from={self._rewriting.name}", *laid, target))]
         if plain:
             lines.insert(0, " ".join((instruction.name, *flags, *plain, target)))
@@ -143,7 +143,11 @@ class HeredocRewriter:
 
     def _lay(self, heredoc: Heredoc, stage: StageEnvironment) -> str:
         """Write a text to a file; return its path below the folder."""
-        if "/" in heredoc.name or heredoc.name in (".", "..") or any(each.isspace() for each in heredoc.name):
+        if (
+            "/" in heredoc.name
+            or heredoc.name in (".", "..")
+            or any(letter.isspace() for letter in heredoc.name)
+        ):
             raise ValueError(f"{heredoc.name!r} cannot be the name of a file")
         text = heredoc.text
         if heredoc.is_expanded:
@@ -165,7 +169,7 @@ def _command(instruction: Instruction, shell: Iterable[str]) -> list[str]:
         return [*shell, instruction.rest]
     first = instruction.heredocs[0]
     if not _is_alone(instruction.rest):
-        documents = "".join(f"\n{each.content}{each.name}" for each in instruction.heredocs)
+        documents = "".join(f"\n{heredoc.content}{heredoc.name}" for heredoc in instruction.heredocs)
         return [*shell, instruction.rest + documents]
     if first.text.startswith("#!"):
         return ["/bin/sh", "-c", _SCRIPT, "sh", first.text]
@@ -181,16 +185,16 @@ def _is_alone(rest: str) -> bool:
 def _list(text: str) -> list[str] | None:
     """Return the list of an instruction in the form of a list of strings; None for another form."""
     try:
-        found = json.loads(text)
+        words = json.loads(text)
     except ValueError:
         return None
-    is_list = isinstance(found, list) and all(isinstance(each, str) for each in found)
-    return found if is_list else None
+    is_list = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    return words if is_list else None
 
 
 def _is_plain_mount(flag: str, secrets: Sequence[str]) -> bool:
     """Tell whether a flag mounts one of these secrets at its default path, where it is mounted anyway."""
-    options = dict(each.partition("=")[::2] for each in flag.removeprefix("--mount=").split(","))
+    options = dict(part.partition("=")[::2] for part in flag.removeprefix("--mount=").split(","))
     elsewhere = options.keys() & {"target", "dst", "destination"}
     return flag.startswith("--mount=") and not elsewhere and options.get("id") in secrets
 

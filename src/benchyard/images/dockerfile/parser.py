@@ -14,21 +14,21 @@ def split_words(text: str, escape: str = "\\") -> list[str]:
     words: list[str] = []
     word, quote, at = "", "", 0
     while at < len(text):
-        each = text[at]
-        if each == escape and quote != "'" and at + 1 < len(text):
+        letter = text[at]
+        if letter == escape and quote != "'" and at + 1 < len(text):
             word += text[at : at + 2]
             at += 2
             continue
         if quote:
-            quote = "" if each == quote else quote
-        elif each in "'\"":
-            quote = each
-        elif each.isspace():
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter.isspace():
             if word:
                 words.append(word)
             word, at = "", at + 1
             continue
-        word += each
+        word += letter
         at += 1
     return [*words, word] if word else words
 
@@ -58,20 +58,20 @@ class _Expansion:
         """Return the expanded text up to `stop`, or to the end."""
         done, quote = "", ""
         while self._at < len(self._text):
-            each = self._text[self._at]
-            if each == stop and not quote:
+            letter = self._text[self._at]
+            if letter == stop and not quote:
                 break
-            if each == "$" and quote != "'":
+            if letter == "$" and quote != "'":
                 done += self._variable()
                 continue
             self._at += 1
-            if each == self._escape and quote != "'":
+            if letter == self._escape and quote != "'":
                 done += self._escaped(quote)
-            elif each in "'\"" and quote in ("", each):
-                quote = "" if quote else each
-                done += each if self._keep_quotes else ""
+            elif letter in "'\"" and quote in ("", letter):
+                quote = "" if quote else letter
+                done += letter if self._keep_quotes else ""
             else:
-                done += each
+                done += letter
         return done
 
     def _escaped(self, quote: str) -> str:
@@ -85,17 +85,17 @@ class _Expansion:
         self._at += 1
         if self._text[self._at : self._at + 1] == "{":
             return self._braced()
-        found = _NAME.match(self._text, self._at)
-        if not found:
+        match = _NAME.match(self._text, self._at)
+        if not match:
             return "$"
-        self._at = found.end()
-        return self._values.get(found[0], "")
+        self._at = match.end()
+        return self._values.get(match[0], "")
 
     def _braced(self) -> str:
-        found = _NAME.match(self._text, self._at + 1)
-        if not found:
+        match = _NAME.match(self._text, self._at + 1)
+        if not match:
             raise ValueError("a variable in braces has no name")
-        name, self._at = found[0], found.end()
+        name, self._at = match[0], match.end()
         operator = re.compile(r":?[-+?]|").match(self._text, self._at)
         sign = operator[0] if operator else ""
         self._at += len(sign)
@@ -223,9 +223,9 @@ def parse_dockerfile(text: str) -> Dockerfile:
     lines = tuple(line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n"))
     reader = _Reader(lines, _escape(lines))
     instructions = tuple(reader.instructions())
-    if not any(each.name == "FROM" for each in instructions):
+    if not any(instruction.name == "FROM" for instruction in instructions):
         raise BuildFailed("the Dockerfile has no FROM: begin it with `FROM image`, or `FROM scratch`")
-    first = next(each for each in instructions if each.name != "ARG")
+    first = next(instruction for instruction in instructions if instruction.name != "ARG")
     if first.name != "FROM":
         raise instruction_error(first, f"{first.name} before FROM: only ARG may stand there")
     return Dockerfile(lines, instructions, reader.escape)
@@ -250,23 +250,23 @@ def without_frontend(text: str) -> str:
     """
     lines = text.split("\n")
     count = next((at for at, line in enumerate(lines) if not _DIRECTIVE.fullmatch(line.strip())), 0)
-    kept = [line for line in lines[:count] if not _FRONTEND.match(line.strip())]
+    lines_left = [line for line in lines[:count] if not _FRONTEND.match(line.strip())]
     # The empty comments come last, since the first plain comment ends the directives.
-    return "\n".join([*kept, *["#"] * (count - len(kept)), *lines[count:]])
+    return "\n".join([*lines_left, *["#"] * (count - len(lines_left)), *lines[count:]])
 
 
 def _escape(lines: Sequence[str]) -> str:
     """Return the escape character, which a directive on the first lines may change."""
     for line in lines:
-        found = _DIRECTIVE.fullmatch(line.strip())
-        if not found:
+        match = _DIRECTIVE.fullmatch(line.strip())
+        if not match:
             break
-        if found[1].lower() == "escape":
-            if found[2] not in ("\\", "`"):
+        if match[1].lower() == "escape":
+            if match[2] not in ("\\", "`"):
                 raise BuildFailed(
-                    f"the Dockerfile's escape directive is {found[2][:20]!r}: it may be \\ or `"
+                    f"the Dockerfile's escape directive is {match[2][:20]!r}: it may be \\ or `"
                 )
-            return found[2]
+            return match[2]
     return "\\"
 
 
@@ -295,8 +295,8 @@ class _Reader:
         if _is_nothing(line):
             return ""
         joined = line.lstrip()
-        while found := self._continued.match(joined):
-            joined = found[1]
+        while match := self._continued.match(joined):
+            joined = match[1]
             while self._at < len(self._lines) and _is_nothing(self._lines[self._at]):
                 self._at += 1
             if self._at >= len(self._lines):
@@ -317,8 +317,8 @@ class _Reader:
             raise instruction_error(instruction, f"{name} needs an argument")
         if name not in _WITH_HEREDOCS or rest.startswith("["):
             return instruction
-        found = tuple(self._heredoc(instruction, *opened) for opened in _opened(rest, self.escape))
-        return Instruction(first, self._at, name, flags, rest, found)
+        heredocs = tuple(self._heredoc(instruction, *opened) for opened in _opened(rest, self.escape))
+        return Instruction(first, self._at, name, flags, rest, heredocs)
 
     def _heredoc(self, instruction: Instruction, name: str, chomped: bool, expanded: bool) -> Heredoc:  # noqa: FBT001
         content: list[str] = []
@@ -354,10 +354,10 @@ def _parts(joined: str) -> tuple[str, tuple[str, ...], str]:
 
 def _opened(rest: str, escape: str) -> list[tuple[str, bool, bool]]:
     """Return a line's here-documents: delimiter, whether tabs are cut, whether variables are filled in."""
-    found = []
+    opened = []
     for word in split_words(rest, escape):
         match = _HEREDOC.fullmatch(word)
         if match:
             name = expand_variables(match[3].replace("$", f"{escape}$"), {}, escape=escape)
-            found.append((name, bool(match[2]), not set(match[3]) & {"'", '"', escape}))
-    return found
+            opened.append((name, bool(match[2]), not set(match[3]) & {"'", '"', escape}))
+    return opened

@@ -36,8 +36,8 @@ _BLANKS = re.compile(r"\\[,;:!()\[\] ]|\^\s*+(?:\{\s*+)?\\circ\b|°|[\s{}$~]|\\(
 
 def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
     """Return the reward `correct`: 1.0 if the answer is the number `answer` of `expected`, else 0.0."""
-    found = extracted(answer_text)
-    return {MAIN: 1.0 if found is not None and found == expected["answer"] else 0.0}
+    answer = extracted(answer_text)
+    return {MAIN: 1.0 if answer is not None and answer == expected["answer"] else 0.0}
 
 
 def check(expected: Mapping[str, Any]) -> None:
@@ -54,8 +54,8 @@ def extracted(text: str) -> int | None:
     plain = text.replace("$", "").replace("{,}", ",")
     if _BOX in text:
         return _whole(_boxed(text))
-    found = _LINE.findall(plain)
-    last = found[-1] if found else _last_integer(plain)
+    answers = _LINE.findall(plain)
+    last = answers[-1] if answers else _last_integer(plain)
     return None if last is None else _value(last)
 
 
@@ -66,12 +66,12 @@ def _last_integer(text: str) -> str | None:
     commas would start again at each part.
     """
     last = None
-    for found in _DIGITS.finditer(text):
-        begin, end = found.span()
+    for match in _DIGITS.finditer(text):
+        begin, end = match.span()
         is_decimal = text[end : end + 1] == "." and text[end + 1 : end + 2] in _ASCII_DIGITS
         is_fraction = text[begin - 1 : begin] == "." if begin else False
-        for at, size in _integers(found[0].split(","), is_fraction=is_fraction, is_decimal=is_decimal):
-            number = found[0][at : at + size]
+        for at, size in _integers(match[0].split(","), is_fraction=is_fraction, is_decimal=is_decimal):
+            number = match[0][at : at + size]
             last = _sign(text, begin) + number if at == 0 else number
     return last
 

@@ -54,10 +54,10 @@ def _pairs(text: str, task_id: str) -> list[Any]:
     if len(text) > MOST_BYTES:
         return []
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return []
-    pairs = found.get(task_id) if isinstance(found, dict) else found
+    pairs = value.get(task_id) if isinstance(value, dict) else value
     return pairs if isinstance(pairs, list) else []
 
 

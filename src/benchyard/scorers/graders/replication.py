@@ -19,14 +19,14 @@ _FENCE = "```"
 
 def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
     """Return the rewards of a submission; `expected` has `values` and `tolerances`, both by task id."""
-    found = submission(answer_text)
-    answers = found if isinstance(found, dict) else {}
+    answer = submission(answer_text)
+    answers = answer if isinstance(answer, dict) else {}
     values, tolerances = expected["values"], expected["tolerances"]
     right = {
         task: task in answers and _close(answers[task], value, tolerances.get(task, 0))
         for task, value in values.items()
     }
-    rewards = {f"task.{task}": float(each) for task, each in right.items()}
+    rewards = {f"task.{task}": float(is_right) for task, is_right in right.items()}
     return {MAIN: sum(right.values()) / len(values), **rewards}
 
 

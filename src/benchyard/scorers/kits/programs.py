@@ -38,10 +38,10 @@ def target(key: str) -> str:
 
 def find(name: str) -> Path:
     """Return the path of a program of this machine; raises ScorerFailed with how to install it."""
-    found = dependencies.find_program(name)
-    if found is None:
+    path = dependencies.find_program(name)
+    if path is None:
         raise ScorerFailed(f"{dependencies.BY_NAME[name].complaint}, and try again")
-    return found
+    return path
 
 
 def digest(*files: Path) -> str:
@@ -128,9 +128,9 @@ def _more(found: Mapping[str, Path], names: Iterable[str]) -> dict[str, Path]:
 
 def _loaded(loader: Path, files: Iterable[Path]) -> dict[str, Path]:
     """Return the libraries that these programs and libraries load: name -> file."""
-    found: dict[str, Path] = {}
+    libraries: dict[str, Path] = {}
     for file in files:
-        told = subprocess.run(
+        listing = subprocess.run(
             [loader, "--list", file],
             capture_output=True,
             text=True,
@@ -139,5 +139,5 @@ def _loaded(loader: Path, files: Iterable[Path]) -> dict[str, Path]:
             env={},
             timeout=_LIST_SECONDS,
         )
-        found |= {name: Path(path) for name, path in _LISTED.findall(told.stdout)}
-    return found
+        libraries |= {name: Path(path) for name, path in _LISTED.findall(listing.stdout)}
+    return libraries

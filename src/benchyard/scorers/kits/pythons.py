@@ -71,10 +71,10 @@ async def choose(wanted: SpecifierSet | None) -> Python:
     fits = OLDEST if wanted is None else wanted
     if fits.contains(platform.python_version(), prereleases=True) and (own := await _look(_own())):
         return own
-    found = await _all()
-    fitting = [python for python in found if fits.contains(python.version)]
+    pythons = await _all()
+    fitting = [python for python in pythons if fits.contains(python.version)]
     if not fitting:
-        there_are = ", ".join(sorted({python.version for python in found}, key=Version)) or "none"
+        there_are = ", ".join(sorted({python.version for python in pythons}, key=Version)) or "none"
         raise ScorerFailed(
             f"no Python of the server fits `{fits}`; there are: {there_are}. Ask for another version "
             "(python_version_constraint, or requires-python in the script), or install one on the server: "
@@ -85,11 +85,11 @@ async def choose(wanted: SpecifierSet | None) -> Python:
 
 async def nearest(minor: str) -> Python:
     """Return the Python of this machine with the version nearest to one like `3.13`; raises ScorerFailed."""
-    found = [python for python in await _all() if OLDEST_USABLE.contains(python.version)]
-    if not found:
+    pythons = [python for python in await _all() if OLDEST_USABLE.contains(python.version)]
+    if not pythons:
         raise ScorerFailed(f"the server has no Python {OLDEST_USABLE}: uv python install {minor}")
-    wanted = Version(minor).minor
-    return min(found, key=lambda python: (abs(Version(python.version).minor - wanted), _age(python)))
+    number = Version(minor).minor
+    return min(pythons, key=lambda python: (abs(Version(python.version).minor - number), _age(python)))
 
 
 async def of_minor(minor: str) -> list[Python]:
@@ -113,8 +113,8 @@ async def _all() -> list[Python]:
 
 def _candidates() -> list[Path]:
     """Return programs that may be Pythons, without repetition, the server's own first."""
-    found = dict.fromkeys([_own().resolve(), *(path.resolve() for path in _places())])
-    return list(found)[:_MOST_CANDIDATES]
+    places = dict.fromkeys([_own().resolve(), *(path.resolve() for path in _places())])
+    return list(places)[:_MOST_CANDIDATES]
 
 
 def _places() -> Iterator[Path]:
@@ -150,10 +150,10 @@ async def _look(program: Path) -> Python | None:
     known = _seen.get(key)
     if known is not None and _is_usable(known):
         return known
-    found = await _ask(program)
-    if found is not None:
-        _seen[key] = found
-    return found
+    facts = await _ask(program)
+    if facts is not None:
+        _seen[key] = facts
+    return facts
 
 
 async def _ask(program: Path) -> Python | None:
@@ -181,11 +181,11 @@ async def _ask(program: Path) -> Python | None:
 
 def _understood(said: bytes) -> Python | None:
     try:
-        found = json.loads(said)
+        facts = json.loads(said)
     except ValueError:
         return None
-    python = Python(found["version"], Path(found["program"]), found["folder"], Path(found["modules"]))
-    return python if found["name"] == "CPython" and _is_usable(python) else None
+    python = Python(facts["version"], Path(facts["program"]), facts["folder"], Path(facts["modules"]))
+    return python if facts["name"] == "CPython" and _is_usable(python) else None
 
 
 def _is_usable(python: Python) -> bool:

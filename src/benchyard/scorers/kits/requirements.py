@@ -38,18 +38,18 @@ def lines(text: str) -> tuple[str, ...]:
     """Return the checked requirements of a requirements file; raises ValueError with the invalid line."""
     if len(text.encode()) > MOST_BYTES:
         raise ValueError("must be at most 64 KiB")
-    found = tuple(_checked(line, f"line {number}") for number, line in _joined(text))
-    return _few(found)
+    requirements = tuple(_checked(line, f"line {number}") for number, line in _joined(text))
+    return _few(requirements)
 
 
 def header(script: str) -> ScriptHeader:
     """Parse a script's `# /// script` head; raises ValueError if it is invalid."""
-    found = [match for match in _HEADER.finditer(script) if match["type"] == "script"]
-    if not found:
+    headers = [match for match in _HEADER.finditer(script) if match["type"] == "script"]
+    if not headers:
         return ScriptHeader()
-    if len(found) > 1:
+    if len(headers) > 1:
         raise ValueError("has more than one `# /// script` head")
-    rows = found[0]["content"].splitlines()
+    rows = headers[0]["content"].splitlines()
     try:
         head = tomllib.loads("\n".join(row[2:] if row.startswith("# ") else row[1:] for row in rows))
     except tomllib.TOMLDecodeError as error:
@@ -58,14 +58,14 @@ def header(script: str) -> ScriptHeader:
 
 
 def _read(head: dict[str, object]) -> ScriptHeader:
-    wanted, python, tool = head.get("dependencies", []), head.get("requires-python"), head.get("tool", {})
-    if not isinstance(wanted, list) or not all(isinstance(one, str) for one in wanted):
+    version, python, tool = head.get("dependencies", []), head.get("requires-python"), head.get("tool", {})
+    if not isinstance(version, list) or not all(isinstance(one, str) for one in version):
         raise ValueError("`dependencies` in its head must be a list of texts")
     if not isinstance(python, str | None):
         raise ValueError("`requires-python` in its head must be a text")
     if isinstance(tool, dict) and tool.get("uv"):
         raise ValueError("`[tool.uv]` in its head is not supported: name packages in `dependencies`")
-    checked = tuple(_checked(str(one), f"dependency {number}") for number, one in enumerate(wanted, 1))
+    checked = tuple(_checked(str(one), f"dependency {number}") for number, one in enumerate(version, 1))
     return ScriptHeader(_few(checked), pythons.constraint(python) if python is not None else None)
 
 
@@ -103,15 +103,15 @@ def _checked(line: str, where: str) -> str:
         raise ValueError(f"{where}: {shown} has characters that are not allowed")
     hashes = _HASH.findall(line)
     try:
-        wanted = Requirement(_HASH.sub("", line).strip())
+        requirement = Requirement(_HASH.sub("", line).strip())
     except InvalidRequirement as error:
         raise ValueError(
             f"{where}: {shown} is not a requirement such as `numpy>=2`; files and folders are not allowed"
         ) from error
-    if wanted.url is not None:
+    if requirement.url is not None:
         raise ValueError(f"{where}: {shown} is an address; packages come from the server's index only")
-    if wanted.name.lower().endswith(_ARCHIVES):
+    if requirement.name.lower().endswith(_ARCHIVES):
         raise ValueError(f"{where}: {shown} is a file; packages come from the server's index only")
     if not all(_HASH_VALUE.fullmatch(value) for value in hashes):
         raise ValueError(f"{where}: {shown} has an invalid hash")
-    return " ".join([str(wanted), *(f"--hash={value}" for value in sorted(hashes))])
+    return " ".join([str(requirement), *(f"--hash={value}" for value in sorted(hashes))])

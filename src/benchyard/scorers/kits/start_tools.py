@@ -105,8 +105,8 @@ async def make(rootfs: Rootfs, kits: Kits) -> Kit | None:
         if child.returncode:
             # The folder stays without a shell, so that the next scoring of this image does not try again.
             (folder / SHELL).unlink(missing_ok=True)
-            told = said.decode(errors="replace").strip().splitlines()[-1:]
-            (folder / ENVIRONMENT).write_text(f"# {' '.join(told)[:200]}\n")
+            last_words = said.decode(errors="replace").strip().splitlines()[-1:]
+            (folder / ENVIRONMENT).write_text(f"# {' '.join(last_words)[:200]}\n")
 
     folder = await kits.folder(key, fill)
     return Kit(folder, target) if (folder / SHELL).exists() else None
@@ -116,11 +116,11 @@ def _fingerprint(layers: list[str], beside: list[str]) -> str | None:
     """Identify the tools of an image by facts of their files, without reading them; None without a shell."""
     with LayerStack(layers, beside) as stack:
         plain = _plain_facts(stack)
-        found = {name: plain.get(name) or _facts(stack, name) for name in ("bash", *_TOOLS)}
-        if found["bash"] is None:
+        facts = {name: plain.get(name) or _facts(stack, name) for name in ("bash", *_TOOLS)}
+        if facts["bash"] is None:
             return None
         more = [_facts(stack, "libc.so.6", _LIBRARY_FOLDERS)]
-    return hashlib.sha256(repr((found, more)).encode()).hexdigest()
+    return hashlib.sha256(repr((facts, more)).encode()).hexdigest()
 
 
 _Facts = tuple[str, int, int, int]
@@ -130,7 +130,7 @@ _Facts = tuple[str, int, int, int]
 def _plain_facts(stack: LayerStack) -> dict[str, _Facts]:
     """Return facts of the tools in the first folder that are not links; walks the path there only once."""
     folder = real_path(stack, _FOLDERS[0])
-    found = {}
+    facts = {}
     parents = folder.split("/")[1:]
     try:
         is_there = stack.descend(parents) == len(parents)
@@ -138,19 +138,19 @@ def _plain_facts(stack: LayerStack) -> dict[str, _Facts]:
             shown = stack.look(name)
             if shown is not None and not stat.S_ISLNK(shown.status.st_mode):
                 status = shown.status
-                found[name] = (f"{folder}/{name}", status.st_size, status.st_mtime_ns, status.st_ino)
+                facts[name] = (f"{folder}/{name}", status.st_size, status.st_mtime_ns, status.st_ino)
     finally:
         while stack.depth:
             stack.up()
-    return found
+    return facts
 
 
 def _facts(stack: LayerStack, name: str, folders: Iterable[str] = _FOLDERS) -> _Facts | None:
     for folder in folders:
         path = real_path(stack, f"{folder}/{name}")
-        with _at(stack, path) as found:
-            if found is not None:
-                status = os.stat(path.rpartition("/")[2], dir_fd=found, follow_symlinks=False)
+        with _at(stack, path) as place:
+            if place is not None:
+                status = os.stat(path.rpartition("/")[2], dir_fd=place, follow_symlinks=False)
                 return path, status.st_size, status.st_mtime_ns, status.st_ino
     return None
 
@@ -161,8 +161,8 @@ def _at(stack: LayerStack, path: str) -> Iterator[int | None]:
     *parents, name = path.split("/")[1:]
     try:
         whole = stack.descend(parents) == len(parents)
-        found = stack.look(name) if whole and name else None
-        yield found.parent if found else None
+        entry = stack.look(name) if whole and name else None
+        yield entry.parent if entry else None
     finally:
         while stack.depth:
             stack.up()
@@ -181,8 +181,8 @@ def _read(stack: LayerStack, path: str) -> bytes | None:
 
 
 def _first(stack: LayerStack, name: str, folders: Iterable[str]) -> bytes | None:
-    found = (_read(stack, f"{folder}/{name}") for folder in folders)
-    return next((content for content in found if content and elf.is_elf(content)), None)
+    files = (_read(stack, f"{folder}/{name}") for folder in folders)
+    return next((content for content in files if content and elf.is_elf(content)), None)
 
 
 def write(folder: Path, target: str, layers: list[str], beside: list[str]) -> None:
@@ -196,7 +196,7 @@ def write(folder: Path, target: str, layers: list[str], beside: list[str]) -> No
         libraries: dict[str, bytes] = {}
         own = {path.rpartition("/")[2]}
         _load(stack, [*elf.needed(shell), *_present(stack, _NAME_LOOKUP)], libraries, own)
-        found = {SHELL: shell}
+        files = {SHELL: shell}
         for name in _TOOLS:
             content = _first(stack, name, _FOLDERS)
             if content is None or elf.loader(content) != path:
@@ -205,8 +205,8 @@ def write(folder: Path, target: str, layers: list[str], beside: list[str]) -> No
                 _load(stack, elf.needed(content), libraries, own)
             except (ValueError, struct.error):
                 continue
-            found[f"bin/{name}"] = content
-    programs.write_contents(folder, target, found, libraries, loader)
+            files[f"bin/{name}"] = content
+    programs.write_contents(folder, target, files, libraries, loader)
     # BASH_ENV is unset, since every bash started below would read the file again.
     (folder / ENVIRONMENT).write_text(f'unset BASH_ENV\nPATH="{target}/bin:$PATH"\n')
 

@@ -195,15 +195,15 @@ class _Input:
 
 
 def _children() -> list[int]:
-    own, found = str(os.getpid()).encode(), []
+    own, children = str(os.getpid()).encode(), []
     for name in os.listdir("/proc"):  # noqa: PTH208
         try:
             with open(f"/proc/{int(name)}/stat", "rb") as file:  # noqa: PTH123
                 if file.read().rpartition(b")")[2].split()[1] == own:
-                    found.append(int(name))
+                    children.append(int(name))
         except (OSError, ValueError):
             continue
-    return found
+    return children
 
 
 def _end_all() -> None:
@@ -299,14 +299,14 @@ def run_cases(command: list[str], seconds: float | None) -> None:
 
     with os.fdopen(os.dup(0), "rb") as file:
         cases = json.loads(file.read())
-    woken, told = _prepare(), []
+    woken, results = _prepare(), []
     for case in cases:
         printed = _Kept()
-        whole = [*command, *(str(each) for each in case.get("arguments", []))]
+        whole = [*command, *(str(argument) for argument in case.get("arguments", []))]
         status = run(whole, seconds, woken, printed, _Input(case.get("stdin", "").encode()))
         out, errors = (printed.streams[number].decode(errors="replace") for number in (1, 2))
-        told.append({"exit_status": status, "stdout": out, "stderr": errors})
-    _Passed().take(1, json.dumps(told).encode() + b"\n")
+        results.append({"exit_status": status, "stdout": out, "stderr": errors})
+    _Passed().take(1, json.dumps(results).encode() + b"\n")
 
 
 def main(words: list[str]) -> None:

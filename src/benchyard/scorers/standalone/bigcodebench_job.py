@@ -57,9 +57,9 @@ def expected_tests(test: str) -> list[str]:
         body = ast.parse(test).body
     except (SyntaxError, ValueError):
         return []
-    classes = [each for each in body if isinstance(each, ast.ClassDef) and each.name == "TestCases"]
+    classes = [node for node in body if isinstance(node, ast.ClassDef) and node.name == "TestCases"]
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    methods = [each.name for one in classes[-1:] for each in one.body if isinstance(each, kinds)]
+    methods = [node.name for one in classes[-1:] for node in one.body if isinstance(node, kinds)]
     return sorted({name for name in methods if name.startswith("test")})
 
 

@@ -192,8 +192,8 @@ def main(path: str) -> None:
     for descriptor in (telling, given):
         os.close(descriptor)
     with contextlib.suppress(BrokenPipeError), child.stdin as stdin:  # type: ignore[union-attr]
-        told = {name: job[name] for name in ("code", "test", "limits")}
-        stdin.write(json.dumps(told).encode())
+        part = {name: job[name] for name in ("code", "test", "limits")}
+        stdin.write(json.dumps(part).encode())
     is_late = _wait(child.pid, reading, float(job["seconds"]), count)
     shutil.rmtree(folder, ignore_errors=True)
     sys.stdout.write(json.dumps(_verdict(count, job, is_late=is_late)) + "\n")
@@ -278,8 +278,8 @@ def _marks() -> list[Any]:
     parts = [
         (each, name, id(part)) for each in _WATCHED for name, part in vars(each).items() if callable(part)
     ]
-    made = [builtins.__build_class__, builtins.AssertionError, builtins.issubclass, builtins.isinstance]
-    return [*parts, *map(id, (unittest.TestCase, unittest.TestLoader, *made))]
+    marks = [builtins.__build_class__, builtins.AssertionError, builtins.issubclass, builtins.isinstance]
+    return [*parts, *map(id, (unittest.TestCase, unittest.TestLoader, *marks))]
 
 
 @contextlib.contextmanager
@@ -336,10 +336,10 @@ def _wait(child: int, reading: int, seconds: float, count: _Count) -> bool:
 
 def _end_all_of_nobody() -> None:
     for _ in range(50):
-        found = [int(name) for name in os.listdir("/proc") if name.isdigit() and _is_nobodys(name)]  # noqa: PTH208
-        if not found:
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and _is_nobodys(name)]  # noqa: PTH208
+        if not pids:
             return
-        for pid in found:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 

@@ -20,7 +20,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def texts_of(content: BinaryIO) -> bytes:
     """Return both texts of a context, for a worker: the length of the short one, the short, the whole."""
     facts, params = marshal.load(content)  # noqa: S302  (the server's own)
-    whole, shown = (each.encode() for each in texts(facts, params))
+    whole, shown = (text.encode() for text in texts(facts, params))
     return len(shown).to_bytes(_LENGTH_BYTES, "big") + shown + whole
 
 

@@ -45,15 +45,15 @@ def listed(
         else:
             left_out.append(f"{path}/" if kind == "d" else path)
     left_out.sort()
-    told = {"chosen": chosen, "same": same, "left_out": left_out[:MOST_LEFT_OUT], "total": len(left_out)}
-    return marshal.dumps(told)
+    listing = {"chosen": chosen, "same": same, "left_out": left_out[:MOST_LEFT_OUT], "total": len(left_out)}
+    return marshal.dumps(listing)
 
 
 def _rows(listing: bytes) -> Iterator[tuple[str, int, str]]:
     """Yield kind, size and path of every entry, in whatever encoding its name is."""
-    for each in listing.split(b"\0"):
-        if each:
-            kind, size, path = each.decode(errors="backslashreplace").split(" ", 2)
+    for part in listing.split(b"\0"):
+        if part:
+            kind, size, path = part.decode(errors="backslashreplace").split(" ", 2)
             yield kind, int(size), path
 
 
@@ -68,11 +68,11 @@ def tests_in(content: BinaryIO, pattern: str | None) -> dict[str, Any]:
     names: list[str] = []
     left = _MOST_NAMES_BYTES
     for file in source.split(_APART) if pattern else ():
-        if any(each in file for each in _CONSTRAINTS):
+        if any(constraint in file for constraint in _CONSTRAINTS):
             # A build constraint may exclude this file, so its tests are not counted.
             continue
-        for found in re.finditer(pattern.encode() if pattern else b"", _uncommented(file), re.MULTILINE):
-            name = found[1].decode(errors="replace")
+        for match in re.finditer(pattern.encode() if pattern else b"", _uncommented(file), re.MULTILINE):
+            name = match[1].decode(errors="replace")
             left -= len(name) + 8
             if left < 0:
                 break
@@ -82,12 +82,12 @@ def tests_in(content: BinaryIO, pattern: str | None) -> dict[str, Any]:
 
 def _uncommented(source: bytes) -> bytes:
     """Remove block comments from source in the manner of C."""
-    kept, at = [], 0
+    pieces, at = [], 0
     while (begin := source.find(b"/*", at)) >= 0:
-        kept.append(source[at:begin])
+        pieces.append(source[at:begin])
         end = source.find(b"*/", begin + 2)
         at = len(source) if end < 0 else end + 2
-    return b"".join([*kept, source[at:]])
+    return b"".join([*pieces, source[at:]])
 
 
 def outcome(
@@ -105,17 +105,17 @@ def outcome(
     """
     output = content.read()
     said = re.search(passed.encode(), output, re.MULTILINE)
-    found = [re.search(each.encode(), output, re.MULTILINE) for each in complete]
-    counts = {int(each[1]) for each in found if each and each.re.groups}
+    matches = [re.search(pattern.encode(), output, re.MULTILINE) for pattern in complete]
+    counts = {int(match[1]) for match in matches if match and match.re.groups}
     if said and outcomes:
-        counts.add(sum(int(each) for each in re.findall(outcomes.encode(), said[0])))
+        counts.add(sum(int(text) for text in re.findall(outcomes.encode(), said[0])))
     if tests is not None:
         counts.add(tests)
     skips = re.finditer(skipped.encode(), output, re.MULTILINE) if skipped else ()
     return {
         "passed": said is not None,
-        "complete": all(found) and len(counts) <= 1,
-        "skipped": sum(int(each[1]) for each in skips),
+        "complete": all(matches) and len(counts) <= 1,
+        "skipped": sum(int(skip[1]) for skip in skips),
     }
 
 

@@ -35,7 +35,7 @@ def _ctrf(found: Any) -> TestReport:
     summary = results["summary"]
     skipped = _number(summary, "skipped") + _number(summary, "pending")
     tests = results["tests"]
-    failed = sum(1 for each in tests if each.get("status") == "failed")
+    failed = sum(1 for test in tests if test.get("status") == "failed")
     return TestReport(
         _number(summary, "tests"),
         _number(summary, "passed"),
@@ -46,10 +46,10 @@ def _ctrf(found: Any) -> TestReport:
 
 
 def _number(counts: Mapping[str, Any], name: str) -> int:
-    found = int(counts.get(name) or 0)
-    if found < 0:
+    number = int(counts.get(name) or 0)
+    if number < 0:
         raise ValueError(f"{name} is negative")
-    return found
+    return number
 
 
 def _junit(content: bytes) -> TestReport:

@@ -34,12 +34,12 @@ def passed(result: bytes) -> "set[str] | None":
 
 def graded(content: BinaryIO, spec: Mapping[str, Any]) -> "dict[str, Any] | None":
     """Return the rewards of a parser's output, and the missing tests; None if it has no results."""
-    found = passed(content.read())
-    if found is None:
+    names = passed(content.read())
+    if names is None:
         return None
-    lacking = missing(spec, found)
+    lacking = missing(spec, names)
     shown = [name[:_MOST_NAME] for name in lacking[:_MOST_MISSING]]
-    return {"rewards": rewards(spec, found), "missing": shown, "more": len(lacking) - len(shown)}
+    return {"rewards": rewards(spec, names), "missing": shown, "more": len(lacking) - len(shown)}
 
 
 def text_of(content: BinaryIO) -> bytes:
@@ -73,8 +73,8 @@ def main(what: str, first: str, second: str) -> None:
         Path(second).write_bytes(without_binary(content))
         return
     result = Path(second)
-    found = passed(result.read_bytes()) if result.is_file() else None
-    sys.stdout.write(json.dumps(rewards(json.loads(content), found)) + "\n")
+    names = passed(result.read_bytes()) if result.is_file() else None
+    sys.stdout.write(json.dumps(rewards(json.loads(content), names)) + "\n")
 
 
 if __name__ == "__main__":

@@ -29,10 +29,12 @@ def main(spec_file: str, log_file: str, what: str = "report") -> None:
     """Print the report of a log."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     spec = json.loads(Path(spec_file).read_text())
-    found = report(spec, log_file)
+    rewards = report(spec, log_file)
     if what == "rewards":
-        found = {name: float(found.get(name) or 0) for name in ("resolved", "fail_to_pass", "pass_to_pass")}
-    print(json.dumps(found))  # noqa: T201  it is what this program is for
+        rewards = {
+            name: float(rewards.get(name) or 0) for name in ("resolved", "fail_to_pass", "pass_to_pass")
+        }
+    print(json.dumps(rewards))  # noqa: T201  it is what this program is for
 
 
 def graded(content: BinaryIO, spec: dict[str, Any], exit_status: int) -> dict[str, Any]:
@@ -42,20 +44,20 @@ def graded(content: BinaryIO, spec: dict[str, Any], exit_status: int) -> dict[st
         log.write(f"{text}\n{_EXIT_CODE}: {exit_status}\n".encode(errors="replace"))
         log.flush()
         del text
-        found = report(spec, f"/proc/self/fd/{log.fileno()}")
-    status = found.get("tests_status") or {}
+        results = report(spec, f"/proc/self/fd/{log.fileno()}")
+    status = results.get("tests_status") or {}
     kinds = ("FAIL_TO_PASS", "PASS_TO_PASS")
     failed = [str(name) for kind in kinds for name in status.get(kind, {}).get("failure", [])]
     shown = [name[:_MOST_NAME] for name in failed[:_MOST_FAILED]]
     return {
-        "is_resolved": found["resolved"] is True,
+        "is_resolved": results["resolved"] is True,
         "has_results": bool(status),
-        "fail_to_pass": float(found.get("fail_to_pass", 0.0)),
-        "pass_to_pass": float(found.get("pass_to_pass", 0.0)),
+        "fail_to_pass": float(results.get("fail_to_pass", 0.0)),
+        "pass_to_pass": float(results.get("pass_to_pass", 0.0)),
         "failed": shown,
         "more_failed": len(failed) - len(shown),
-        "has_tests": found.get("tests_named", 1) > 0,
-        "reason": str(found.get("infra_failure_reason", ""))[:_MOST_NAME],
+        "has_tests": results.get("tests_named", 1) > 0,
+        "reason": str(results.get("infra_failure_reason", ""))[:_MOST_NAME],
     }
 
 
@@ -67,13 +69,13 @@ def report(spec: dict[str, Any], log_file: str) -> dict[str, Any]:
     instance = spec["instance_id"]
     # Only the presence of a patch matters here, not its content.
     prediction = {"instance_id": instance, "model_patch": "applied", "model_name_or_path": "answer"}
-    found: dict[str, Any] = grading.get_eval_report(test_spec, prediction, log_file, True)[instance]
+    results: dict[str, Any] = grading.get_eval_report(test_spec, prediction, log_file, True)[instance]
     text = Path(log_file).read_text(encoding="utf-8", errors="replace")
-    found["tests_named"] = len(grading.PARSER_REGISTRY[spec["log_parser"]](text, test_spec))
-    if "tests_status" in found:
-        found["fail_to_pass"] = grading.compute_fail_to_pass(found["tests_status"])
-        found["pass_to_pass"] = grading.compute_pass_to_pass(found["tests_status"])
-    return found
+    results["tests_named"] = len(grading.PARSER_REGISTRY[spec["log_parser"]](text, test_spec))
+    if "tests_status" in results:
+        results["fail_to_pass"] = grading.compute_fail_to_pass(results["tests_status"])
+        results["pass_to_pass"] = grading.compute_pass_to_pass(results["tests_status"])
+    return results
 
 
 def _enter() -> None:

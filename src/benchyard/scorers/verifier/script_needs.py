@@ -113,22 +113,22 @@ def needs_of(script: str) -> ScriptNeeds:
     """Return the needs of a test script; raises ScorerFailed if it is too large."""
     if len(script.encode(errors="replace")) > MOST_SCRIPT_BYTES:
         raise ScorerFailed("the test script is larger than 1 MiB: move data out of tests/test.sh")
-    found = _Found()
-    _read(script, found, 0)
-    own = [] if found.pythons else found.for_uv
-    wanted = tuple(dict.fromkeys((*found.for_uv, *found.for_pip)))
-    packages = tuple(dict.fromkeys(found.packages))
+    needs = _Found()
+    _read(script, needs, 0)
+    own = [] if needs.pythons else needs.for_uv
+    wanted = tuple(dict.fromkeys((*needs.for_uv, *needs.for_pip)))
+    packages = tuple(dict.fromkeys(needs.packages))
     if len(wanted) > requirements.MOST_REQUIREMENTS or len(packages) > MOST_PACKAGES:
         raise ScorerFailed(
             f"the test script installs {len(wanted)} requirements and {len(packages)} packages; the verifier "
             f"kit brings {requirements.MOST_REQUIREMENTS} and {MOST_PACKAGES}: put the others into the image"
         )
     return ScriptNeeds(
-        found.pythons[0] if found.pythons else None,
+        needs.pythons[0] if needs.pythons else None,
         wanted,
         packages,
-        tuple(dict.fromkeys((*found.for_pip, *own))),
-        found.has_project,
+        tuple(dict.fromkeys((*needs.for_pip, *own))),
+        needs.has_project,
     )
 
 
@@ -261,8 +261,8 @@ def _tool(words: list[str], found: _Found) -> None:
 def _with(options: list[tuple[str, str]], found: _Found) -> list[tuple[str, str]]:
     for name, value in options:
         if name in _WITH:
-            for each in value.split(","):
-                found.for_uv += _checked(each)
+            for part in value.split(","):
+                found.for_uv += _checked(part)
     return options
 
 

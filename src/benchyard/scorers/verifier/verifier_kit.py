@@ -129,10 +129,10 @@ def _modules() -> tuple[str, ...]:
 
 
 def _program(name: str) -> Path:
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise ScorerFailed(f"the verifier kit needs the program {name!r} on the server: install it there")
-    return Path(found).resolve()
+    return Path(path).resolve()
 
 
 def _write_stand_in(place: Path, module: str, python: str) -> None:

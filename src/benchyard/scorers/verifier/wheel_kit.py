@@ -49,7 +49,7 @@ class SourceArchive:
 async def find_source(wanted: str, client: httpx.AsyncClient) -> SourceArchive | None:
     """Find the source of a requirement such as `chess==1.11.2`; None without source or version."""
     requirement = Requirement(wanted)
-    pinned = [each.version for each in requirement.specifier if each.operator == "=="]
+    pinned = [specifier.version for specifier in requirement.specifier if specifier.operator == "=="]
     if not pinned:
         return None
     index = next((os.environ[name] for name in _INDEXES if os.environ.get(name)), USUAL_INDEX)
@@ -76,36 +76,36 @@ def _is_version(name: str, version: str) -> bool:
 async def needs_of_source(archive: Path) -> tuple[str, ...]:
     """Return the requirements that a source declares for building and running it."""
     texts = await asyncio.to_thread(_texts, archive)
-    told = HeaderParser().parsestr(texts.get("PKG-INFO", "")).get_all("Requires-Dist") or []
+    requirements = HeaderParser().parsestr(texts.get("PKG-INFO", "")).get_all("Requires-Dist") or []
     try:
         build = tomllib.loads(texts.get("pyproject.toml", "")).get("build-system", {}).get("requires", _BUILD)
     except (tomllib.TOMLDecodeError, AttributeError):
         build = _BUILD
-    return tuple(_plain(each) for each in (*told, *build) if _plain(each))
+    return tuple(_plain(text) for text in (*requirements, *build) if _plain(text))
 
 
 def _plain(text: object) -> str:
     """Return a requirement that applies without extras; empty for others."""
     try:
-        found = Requirement(str(text))
+        requirement = Requirement(str(text))
     except InvalidRequirement:
         return ""
-    return "" if found.url or "extra" in str(found.marker or "") else str(found)
+    return "" if requirement.url or "extra" in str(requirement.marker or "") else str(requirement)
 
 
 def _texts(archive: Path) -> dict[str, str]:
     """Return the files of a source that declare its requirements (blocks)."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     try:
         with tarfile.open(archive, "r|gz") as tar:
             for member in tar:
                 named = _MEMBER.fullmatch(member.name)
                 if named and member.isfile() and member.size <= MOST_FILE_BYTES:
                     file = tar.extractfile(member)
-                    found[named[1]] = file.read().decode(errors="replace") if file else ""
+                    texts[named[1]] = file.read().decode(errors="replace") if file else ""
     except (tarfile.TarError, OSError, EOFError):
-        return found
-    return found
+        return texts
+    return texts
 
 
 FOLDER = "wheels"
@@ -155,15 +155,15 @@ async def make(needs: ScriptNeeds, python: str, kits: Kits) -> Kit:
     key = f"wheels {_LAYOUT} {platform.machine()} {python} {own!r} {pip!r} {needs.has_project}"
 
     async def fill(folder: Path) -> None:
-        found = await _resolved(needs, python, kits)
+        wheels = await _resolved(needs, python, kits)
         (folder / FOLDER).mkdir()
         try:
             async with asyncio.timeout(FETCH_SECONDS):
-                await _fetch(found, kits.downloads("wheels"), folder / FOLDER)
+                await _fetch(wheels, kits.downloads("wheels"), folder / FOLDER)
         except TimeoutError as error:
             raise _unfetched(f"it took longer than {FETCH_SECONDS:.0f} s") from error
-        _write_index(folder / INDEX, found)
-        (folder / _RESOLVED).write_text(" ".join(sorted(_version(wheel) for wheel in found)))
+        _write_index(folder / INDEX, wheels)
+        (folder / _RESOLVED).write_text(" ".join(sorted(_version(wheel) for wheel in wheels)))
 
     return Kit(await kits.folder(key, fill), programs.target(key))
 
@@ -193,15 +193,17 @@ def _version(wheel: _Wheel) -> str:
 
 async def _resolved(needs: ScriptNeeds, python: str, kits: Kits) -> list[_Wheel]:
     """Return the wheels that are needed, without repetition."""
-    own = tuple(each for each in needs.requirements if each not in needs.pip_requirements)
-    found: dict[str, _Wheel] = {}
+    own = tuple(
+        requirement for requirement in needs.requirements if requirement not in needs.pip_requirements
+    )
+    wheels: dict[str, _Wheel] = {}
     if own:
-        found |= await _asked(own, _Question(python), kits)
+        wheels |= await _asked(own, _Question(python), kits)
     if needs.has_project and needs.requirements:
-        found |= await _asked(needs.requirements, _Question(python, ("--universal",)), kits)
+        wheels |= await _asked(needs.requirements, _Question(python, ("--universal",)), kits)
     if needs.pip_requirements:
-        found |= await _of_any(needs.pip_requirements, python, kits)
-    return list(found.values())
+        wheels |= await _of_any(needs.pip_requirements, python, kits)
+    return list(wheels.values())
 
 
 async def _of_any(wanted: tuple[str, ...], python: str, kits: Kits) -> dict[str, _Wheel]:
@@ -230,10 +232,10 @@ async def _asked(wanted: tuple[str, ...], question: _Question, kits: Kits) -> di
     except ScorerFailed as error:
         if len(wanted) < 2:
             return await _as_source(wanted[0], question, kits, error)
-    found: dict[str, _Wheel] = {}
-    for each in wanted:
-        found |= await _asked((each,), question, kits)
-    return found
+    wheels: dict[str, _Wheel] = {}
+    for requirement in wanted:
+        wheels |= await _asked((requirement,), question, kits)
+    return wheels
 
 
 async def _as_source(wanted: str, question: _Question, kits: Kits, reason: ScorerFailed) -> dict[str, _Wheel]:
@@ -255,7 +257,7 @@ async def _compiled(wanted: tuple[str, ...], question: _Question, kits: Kits) ->
     uv = await asyncio.to_thread(programs.find, "uv")
     with TemporaryDirectory() as folder:
         place = Path(folder)
-        (place / "requirements.in").write_text("".join(f"{each}\n" for each in wanted))
+        (place / "requirements.in").write_text("".join(f"{requirement}\n" for requirement in wanted))
         command: list[str | Path] = [uv, "pip", "compile", *_UV_OPTIONS, "--cache-dir", kits.downloads("uv")]
         command += ["--python-version", question.python, *question.options]
         command += ["--output-file", place / "pylock.toml", place / "requirements.in"]
@@ -267,19 +269,21 @@ async def _compiled(wanted: tuple[str, ...], question: _Question, kits: Kits) ->
                 f"{', '.join(wanted)[:500]} for Python {question.python}: uv says: {said.strip()}"
             )
         listed = tomllib.loads((place / "pylock.toml").read_text())
-        return {wheel.name: wheel for each in listed.get("packages", []) for wheel in _wheels(each, place)}
+        return {
+            wheel.name: wheel for package in listed.get("packages", []) for wheel in _wheels(package, place)
+        }
 
 
 def _wheels(package: Mapping[str, Any], folder: Path) -> list[_Wheel]:
     """Return the usable wheels of a package; else the first one, whose metadata names requirements."""
-    found = []
+    wheels = []
     for wheel in package.get("wheels", []):
         source = wheel.get("url") or str((folder / wheel.get("path", "")).resolve())
         name = wheel.get("name") or unquote(PurePosixPath(urlsplit(source).path).name)
-        found.append(_Wheel(_file_name(name), source, wheel.get("hashes", {}).get("sha256")))
-    if not found:
+        wheels.append(_Wheel(_file_name(name), source, wheel.get("hashes", {}).get("sha256")))
+    if not wheels:
         raise _unfetched(f"{package.get('name')} has no wheel")
-    return [wheel for wheel in found if _is_of_use(wheel.name)] or found[:1]
+    return [wheel for wheel in wheels if _is_of_use(wheel.name)] or wheels[:1]
 
 
 def _file_name(name: str) -> str:

@@ -30,7 +30,7 @@ class AnthropicWire(ModelWire):
     name = "anthropic"
 
     def read(self, path: str, body: Mapping[str, Any], size: int) -> ModelRequest:
-        wanted = fields(fields(body.get("output_config")).get("format"))
+        format = fields(fields(body.get("output_config")).get("format"))
         return ModelRequest(
             model=word(body.get("model")),
             streams=body.get("stream") is True,
@@ -39,7 +39,7 @@ class AnthropicWire(ModelWire):
             body=body,
             input_tokens=estimate_tokens(size),
             session=word(fields(body.get("metadata")).get("user_id")),
-            schema=fields(wanted["schema"]) if "schema" in wanted else None,
+            schema=fields(format["schema"]) if "schema" in format else None,
         )
 
     def whole(self, asked: ModelRequest, answer: ScriptedAnswer) -> Any:

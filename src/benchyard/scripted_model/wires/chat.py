@@ -22,7 +22,7 @@ class ChatWire(ModelWire):
     name = "chat"
 
     def read(self, path: str, body: Mapping[str, Any], size: int) -> ModelRequest:
-        wanted = fields(fields(body.get("response_format")).get("json_schema"))
+        schema = fields(fields(body.get("response_format")).get("json_schema"))
         return ModelRequest(
             model=word(body.get("model")),
             streams=body.get("stream") is True,
@@ -32,7 +32,7 @@ class ChatWire(ModelWire):
             # Counted by its texts: a gateway's additions to a request change no token of the prompt.
             input_tokens=sum(map(answers.count_tokens, answers.chat_prompt(body))),
             session=word(body.get("prompt_cache_key")),
-            schema=fields(wanted["schema"]) if "schema" in wanted else None,
+            schema=fields(schema["schema"]) if "schema" in schema else None,
         )
 
     def whole(self, asked: ModelRequest, answer: ScriptedAnswer) -> Any:
@@ -136,23 +136,23 @@ def _prompt_ids(asked: ModelRequest) -> dict[str, Any]:
 
 def _tokens(asked: ModelRequest, said: list[str]) -> dict[str, Any]:
     """Return the tokens of a text, as far as the request asks for them."""
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if asked.body.get("logprobs") is True:
-        told["logprobs"] = {
-            "content": [_logprob(asked, each) for text in said for each in answers.split_tokens(text)]
+        fields["logprobs"] = {
+            "content": [_logprob(asked, token) for text in said for token in answers.split_tokens(text)]
         }
     if asked.body.get("return_token_ids") is True:
-        told["token_ids"] = answers.token_ids(said)
-    return told
+        fields["token_ids"] = answers.token_ids(said)
+    return fields
 
 
 def _logprob(asked: ModelRequest, token: str) -> dict[str, Any]:
-    told = {
+    fields = {
         "token": token,
         "logprob": answers.token_logprob(token),
         "bytes": list(token.encode(errors="replace")),
     }
-    return {**told, "top_logprobs": [told] if asked.body.get("top_logprobs") else []}
+    return {**fields, "top_logprobs": [fields] if asked.body.get("top_logprobs") else []}
 
 
 def _usage(usage: TokenUsage) -> dict[str, Any]:

@@ -79,24 +79,24 @@ def _pieces(asked: ModelRequest, answer: ScriptedAnswer) -> Iterator[dict[str, A
 
 def _turns(body: Mapping[str, Any]) -> Iterator[ConversationMessage]:
     for content in items(body.get("contents")):
-        found = items(content.get("parts"))
-        text = "\n".join(word(part.get("text")) for part in found if "text" in part)
+        parts = items(content.get("parts"))
+        text = "\n".join(word(part.get("text")) for part in parts if "text" in part)
         if content.get("role") == "model":
-            calls = [fields(part["functionCall"]) for part in found if "functionCall" in part]
+            calls = [fields(part["functionCall"]) for part in parts if "functionCall" in part]
             yield ConversationMessage("assistant", text, tuple(word(call.get("id")) for call in calls))
             continue
-        for part in found:
+        for part in parts:
             if "functionResponse" in part:
-                given = fields(part["functionResponse"])
-                yield ConversationMessage("tool", calls=(word(given.get("id")),))
+                result = fields(part["functionResponse"])
+                yield ConversationMessage("tool", calls=(word(result.get("id")),))
         if text:
             yield ConversationMessage("user", text)
 
 
 def _tools(body: Mapping[str, Any]) -> Iterator[OfferedTool]:
     """Yield the tools; some clients send a list of groups, some one group."""
-    given = body.get("tools")
-    for group in items([given] if isinstance(given, Mapping) else given):
+    tools = body.get("tools")
+    for group in items([tools] if isinstance(tools, Mapping) else tools):
         for tool in items(group.get("functionDeclarations") or group.get("function_declarations")):
             schema = fields(tool.get("parametersJsonSchema") or tool.get("parameters"))
             if name := word(tool.get("name")):
@@ -109,8 +109,8 @@ def _parts(answer: ScriptedAnswer, *, is_split: bool = False) -> Iterator[dict[s
     for text in text_parts(answer.text) if is_split else filter(None, [answer.text]):
         yield {"text": text}
     for call in answer.calls:
-        made = {"id": call.id, "name": call.name, "args": dict(call.arguments)}
-        yield {"functionCall": made, "thoughtSignature": _SIGNATURE}
+        call_fields = {"id": call.id, "name": call.name, "args": dict(call.arguments)}
+        yield {"functionCall": call_fields, "thoughtSignature": _SIGNATURE}
     if not answer.text and not answer.calls:
         yield {"text": ""}
 
@@ -119,21 +119,21 @@ def _response(
     asked: ModelRequest, answer: ScriptedAnswer, found: list[dict[str, Any]], *, is_last: bool
 ) -> dict[str, Any]:
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": found}, "index": 0}
-    told: dict[str, Any] = {"modelVersion": asked.model, "responseId": f"resp_{answer.number:08d}"}
+    fields: dict[str, Any] = {"modelVersion": asked.model, "responseId": f"resp_{answer.number:08d}"}
     if is_last:
         candidate["finishReason"] = "STOP"
-        told["usageMetadata"] = _usage(answer.usage)
-    return {"candidates": [candidate], **told}
+        fields["usageMetadata"] = _usage(answer.usage)
+    return {"candidates": [candidate], **fields}
 
 
 def _usage(usage: TokenUsage) -> dict[str, Any]:
-    told = {
+    counts = {
         "promptTokenCount": usage.input_tokens,
         "candidatesTokenCount": usage.output_tokens - usage.reasoning_tokens,
         "totalTokenCount": usage.total_tokens,
     }
     if usage.cached_tokens:
-        told["cachedContentTokenCount"] = usage.cached_tokens
+        counts["cachedContentTokenCount"] = usage.cached_tokens
     if usage.reasoning_tokens:
-        told["thoughtsTokenCount"] = usage.reasoning_tokens
-    return told
+        counts["thoughtsTokenCount"] = usage.reasoning_tokens
+    return counts

@@ -23,7 +23,7 @@ class ResponsesWire(ModelWire):
     name = "responses"
 
     def read(self, path: str, body: Mapping[str, Any], size: int) -> ModelRequest:
-        wanted = fields(fields(body.get("text")).get("format"))
+        format = fields(fields(body.get("text")).get("format"))
         return ModelRequest(
             model=word(body.get("model")),
             streams=body.get("stream") is True,
@@ -32,7 +32,7 @@ class ResponsesWire(ModelWire):
             body=body,
             input_tokens=estimate_tokens(size),
             session=word(body.get("prompt_cache_key")),
-            schema=fields(wanted["schema"]) if "schema" in wanted else None,
+            schema=fields(format["schema"]) if "schema" in format else None,
         )
 
     def whole(self, asked: ModelRequest, answer: ScriptedAnswer) -> Any:

@@ -31,21 +31,21 @@ def migrate(connection: Connection) -> None:
         return
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-    found = _revision(connection)
-    if found is None:
+    revision = _revision(connection)
+    if revision is None:
         metadata.create_all(connection, checkfirst=False)
         connection.execute(_MAKE_VERSION_TABLE)
         connection.execute(_NOTE_VERSION, {"newest": known[-1]})
-    elif found in known:
+    elif revision in known:
         importlib.import_module(f"{__name__}.upgrades").upgrade(connection, str(FOLDER))
-    elif found < known[0]:
+    elif revision < known[0]:
         raise StoreError(
-            f"the database was made before the first release of Benchyard (schema {found}) and cannot be "
+            f"the database was made before the first release of Benchyard (schema {revision}) and cannot be "
             "upgraded; use another --data folder or --database-url"
         )
     else:
         raise StoreError(
-            f"the database was made by a newer Benchyard (schema {found}); "
+            f"the database was made by a newer Benchyard (schema {revision}); "
             "install that version, or use another --data folder or --database-url"
         )
 

@@ -127,7 +127,7 @@ class AgentContract(DriverSuite):
         assert agent.judge(AgentEnd(0, calls=1)) is None
         reason = agent.judge(AgentEnd(3, stderr_tail="warning\nno such model\n\n", hint="more memory"))
         assert reason is not None
-        assert all(each in reason for each in ("3", "no such model", "more memory"))
+        assert all(output in reason for output in ("3", "no such model", "more memory"))
         assert "SIGKILL" in (agent.judge(AgentEnd(137, signal=9)) or "")
         assert agent.judge(AgentEnd(137, signal=9, timed_out=True)) is None, "what it left is scored"
 

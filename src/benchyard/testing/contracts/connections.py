@@ -93,16 +93,16 @@ class ConnectContract(DriverSuite):
     ) -> None:
         devbox = await yard.devbox()
         port, _listener = await _listening(yard, devbox, "127.0.0.1", backlog=0)
-        asked = [asyncio.ensure_future(yard.driver.connect(devbox, port)) for _ in range(_HELD)]
+        tasks = [asyncio.ensure_future(yard.driver.connect(devbox, port)) for _ in range(_HELD)]
         # Meanwhile the devbox answers others.
         assert await yard.text(devbox, "echo here") == "here"
-        ended = await asyncio.gather(*asked, return_exceptions=True)
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
         for descriptor in ended:
             if isinstance(descriptor, int):
                 os.close(descriptor)
-        errors = [each for each in ended if not isinstance(each, int)]
+        errors = [result for result in ended if not isinstance(result, int)]
         assert errors
-        assert {type(each) for each in errors} == {StillWaiting}
+        assert {type(error) for error in errors} == {StillWaiting}
 
     @contract(Capability.ISOLATION, Capability.NO_NETWORK)
     async def test_neither_the_machines_ports_nor_another_devboxs_are_reached(
@@ -246,12 +246,12 @@ class DoorContract(DriverSuite):
     @contract()
     async def test_a_devbox_has_only_so_many_doors(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
-        made = [await yard.driver.inside.listen(devbox) for _ in range(sockets.MOST_DOORS)]
+        doors = [await yard.driver.inside.listen(devbox) for _ in range(sockets.MOST_DOORS)]
         with pytest.raises(TooMany, match=str(sockets.MOST_DOORS)):
             await yard.driver.inside.listen(devbox)
-        again, port = await yard.driver.inside.listen(devbox, made[0][1])
-        assert port == made[0][1]
-        for descriptor in (again, *(each for each, _port in made)):
+        again, port = await yard.driver.inside.listen(devbox, doors[0][1])
+        assert port == doors[0][1]
+        for descriptor in (again, *(each for each, _port in doors)):
             os.close(descriptor)
         for wrong in (-1, 65_536):
             with pytest.raises(UsageError):

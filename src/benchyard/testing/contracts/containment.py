@@ -222,10 +222,10 @@ class ContainmentContract(DriverSuite):
             await eventually(lambda: all(map(processes_with, sleeping)), "both commands")
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 assert await two.host.control("hog", killed.id, Kill())
-            for begun, told in ((limited, "time limit"), (killed, "")):
+            for begun, error in ((limited, "time limit"), (killed, "")):
                 ended = await two.host.wait("hog", begun.id, _PATIENCE_SECONDS)
                 assert ended.exit_status == 137
-                assert told in (ended.hint or "")
+                assert error in (ended.hint or "")
                 assert await two.printed(begun.id) == "out"
             assert not processes_with(first)
             assert not processes_with(second)
@@ -261,10 +261,10 @@ class ContainmentContract(DriverSuite):
             killed = await two.begin("true")
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 assert await two.host.control("hog", killed.id, Kill())
-            for begun, told in ((limited, "time limit"), (killed, "")):
+            for begun, error in ((limited, "time limit"), (killed, "")):
                 ended = await two.host.wait("hog", begun.id, _PATIENCE_SECONDS)
                 assert ended.exit_status == 137
-                assert told in (ended.hint or "")
+                assert error in (ended.hint or "")
 
     @contract(Capability.ISOLATION)
     async def test_the_first_process_cannot_be_slowed_down_or_starved(self, yard: DriverFixture) -> None:

@@ -130,20 +130,20 @@ def _copy_modules(target: Path, python: Path) -> list[Path]:
     """Copy Python's standard library; return the parts of it that need libraries themselves."""
     if not python.exists():
         return []
-    found = subprocess.run(
+    ran = subprocess.run(
         ["/usr/bin/python3", "-I", "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"],
         capture_output=True,
         text=True,
         check=True,
     )
-    source = Path(found.stdout.strip())
+    source = Path(ran.stdout.strip())
     shutil.copytree(source, target / str(source).lstrip("/"), ignore=shutil.ignore_patterns(*_LEFT_OUT))
     return list((source / "lib-dynload").glob("*.so"))
 
 
 def _libraries(files: list[Path]) -> set[Path]:
-    told = subprocess.run(["ldd", *map(str, files)], capture_output=True, text=True, check=False).stdout
-    return {Path(path) for path in re.findall(r"(/\S+) \(0x", told)}
+    listing = subprocess.run(["ldd", *map(str, files)], capture_output=True, text=True, check=False).stdout
+    return {Path(path) for path in re.findall(r"(/\S+) \(0x", listing)}
 
 
 PATIENCE_SECONDS = 60.0

@@ -163,12 +163,12 @@ def _kit(yard: DriverFixture, name: str = "kit") -> Path:
 
 
 def _facts(folder: Path) -> list[tuple[str, int, int, int, bytes]]:
-    found = []
+    facts = []
     for path in sorted(folder.rglob("*")):
         status = path.stat()
         content = path.read_bytes() if path.is_file() else b""
-        found.append((path.name, status.st_mode, status.st_uid, status.st_mtime_ns, content))
-    return found
+        facts.append((path.name, status.st_mode, status.st_uid, status.st_mtime_ns, content))
+    return facts
 
 
 class MountContract(DriverSuite):

@@ -40,15 +40,17 @@ class InsideContract(DriverSuite):
         command = await yard.begin(devbox, f"echo up; sleep {ours}; true")
         await yard.shows(command, b"up")
         await eventually(lambda: bool(processes_with(f"sleep\0{ours}")), "its start")
-        found = await yard.driver.inside.processes(devbox)
-        assert len(_with(found, f"sleep {ours}")) == 2
-        (sleeping,) = [each for each in found if each.command == f"sleep {ours}"]
-        (parent,) = [each for each in found if each.pid == sleeping.ppid]
+        processes = await yard.driver.inside.processes(devbox)
+        assert len(_with(processes, f"sleep {ours}")) == 2
+        (sleeping,) = [process for process in processes if process.command == f"sleep {ours}"]
+        (parent,) = [process for process in processes if process.pid == sleeping.ppid]
         assert parent.command.startswith("/bin/sh -c echo up")
         assert 0 <= sleeping.start_seconds_ago < 60
-        assert len([each for each in found if each.command == f"sleep {daemon}"]) == 1
-        assert not _with(found, theirs)
-        assert not [each for each in found if "python" in each.command or "benchyard" in each.command]
+        assert len([process for process in processes if process.command == f"sleep {daemon}"]) == 1
+        assert not _with(processes, theirs)
+        assert not [
+            process for process in processes if "python" in process.command or "benchyard" in process.command
+        ]
 
     @contract(Capability.USERS)
     async def test_processes_have_their_users(self, yard: DriverFixture) -> None:
@@ -79,8 +81,8 @@ class InsideContract(DriverSuite):
         kept = NewFolder("/t/old", "4321", only_new=True)
         for _ in range(2):
             assert await inside.make_folders(devbox, [NewFolder("/t/a/b", "1234"), NewFolder("/t/c"), kept])
-        told = await yard.text(devbox, "stat -c '%n %a %u' /t/a /t/a/b /t/c /t/old")
-        assert told.splitlines() == ["/t/a 755 0", "/t/a/b 755 1234", "/t/c 755 0", "/t/old 700 1234"]
+        lines = await yard.text(devbox, "stat -c '%n %a %u' /t/a /t/a/b /t/c /t/old")
+        assert lines.splitlines() == ["/t/a 755 0", "/t/a/b 755 1234", "/t/c 755 0", "/t/old 700 1234"]
         with pytest.raises(DevboxError):
             await inside.make_folders(devbox, [NewFolder("/t/file/below")])
 
@@ -101,8 +103,8 @@ class InsideContract(DriverSuite):
         devbox = await yard.devbox()
         marker = yard.marker()
         await yard.run(devbox, f"i=0; while [ $i -lt 1050 ]; do sleep {marker} & i=$((i+1)); done")
-        found = await yard.driver.inside.processes(devbox)
-        assert (len(found), found.total) == (1050, 1050)
+        processes = await yard.driver.inside.processes(devbox)
+        assert (len(processes), processes.total) == (1050, 1050)
         await yard.driver.inside.kill_all(devbox)
         assert await yard.driver.inside.processes(devbox) == []
 

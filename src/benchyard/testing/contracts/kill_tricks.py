@@ -143,8 +143,8 @@ def crowd() -> None:
 
 
 TRICKS: dict[str, Callable[[], None]] = {
-    each.__name__: each
-    for each in (
+    trick.__name__: trick
+    for trick in (
         zombie_leader,
         rolling_fork,
         rolling_sessions,

@@ -171,11 +171,11 @@ class KillContract(DriverSuite):
         for name in TRICKS:
             trick = await _begin(yard, devbox, name, _LEFT)
             await yard.finish(trick.command)
-            found = await yard.driver.inside.processes(devbox)
-            assert found.total == len(found) >= (251 if name == "crowd" else 1), name
-            assert all("python" in each.command for each in found), name
+            processes = await yard.driver.inside.processes(devbox)
+            assert processes.total == len(processes) >= (251 if name == "crowd" else 1), name
+            assert all("python" in process.command for process in processes), name
             if name in ("zombie_leader", "crowd"):
-                assert all(each.command == f"python3 kill_tricks.py {name}" for each in found), name
+                assert all(process.command == f"python3 kill_tricks.py {name}" for process in processes), name
             await yard.driver.inside.kill_all(devbox)
             assert not trick.is_left(), name
             trick.close()

@@ -96,7 +96,7 @@ def _has(pid: int, word: str) -> bool:
 
 def _work(word: str, file: str) -> None:
     while time.monotonic() < _END:
-        pids = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
+        pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
         found = [pid for pid in pids if pid != os.getpid() and _has(pid, word)]
         if found:
             lines = [f"{name}: {came_to}\n" for name, came_to in attempts(found[0]).items()]

@@ -341,8 +341,8 @@ class GradingSuite(DriverSuite):
     async def scores(self, yard: DriverFixture, *cases: GradingCase, **room: Any) -> list[float]:
         """Return the scores of cases that have one."""
         graded = await self.grade(yard, *cases, **room)
-        assert all(isinstance(each, Verdict) for each in graded), graded
-        return [each.score for each in graded if isinstance(each, Verdict)]
+        assert all(isinstance(result, Verdict) for result in graded), graded
+        return [result.score for result in graded if isinstance(result, Verdict)]
 
 
 class ScorerContract(GradingSuite):
@@ -461,9 +461,9 @@ class PrintingContract(ScorerContract):
     @contract()
     async def test_a_last_line_that_is_no_score_is_an_error_with_that_line(self, yard: DriverFixture) -> None:
         cases = [self.script(self.scripts.programs[name]) for name in UNUSABLE]
-        for (name, told), graded in zip(UNUSABLE.items(), await self.grade(yard, *cases), strict=True):
+        for (name, result), graded in zip(UNUSABLE.items(), await self.grade(yard, *cases), strict=True):
             assert isinstance(graded, ScorerFailed), (name, graded)
-            assert told in graded.message, name
+            assert result in graded.message, name
 
     @contract()
     async def test_scripts_that_do_not_end_by_themselves_are_errors(self, yard: DriverFixture) -> None:
@@ -526,7 +526,7 @@ class PassingContract(ScorerContract):
             "echo 1.0; false",
         )
         graded = await self.grade(yard, *(self.command(text) for text in commands))
-        kept = [(each.score, each.output) for each in graded if isinstance(each, Verdict)]
+        kept = [(result.score, result.output) for result in graded if isinstance(result, Verdict)]
         assert kept == [(0.0, "err\nout\n"), (1.0, "a\ufffd\ufffdb"), (1.0, ""), (0.0, "1.0\n")]
 
     @contract()

@@ -191,12 +191,12 @@ def _content(folder: Path) -> dict[str, bytes]:
 
 
 def _files_with(folder: Path, content: bytes) -> list[Path]:
-    found = []
+    paths = []
     for top, _folders, names in os.walk(folder):
         for path in (Path(top) / name for name in names):
             if path.is_file() and not path.is_symlink() and _read(path) == content:
-                found.append(path)
-    return found
+                paths.append(path)
+    return paths
 
 
 def _read(path: Path) -> bytes:

@@ -155,14 +155,14 @@ def signal_processes_of_others(facts: Facts) -> str | None:
 
 def read_files_of_the_host(facts: Facts) -> str | None:
     prefixes = ("", "/proc/1/root", "/proc/self/root", "/proc/self/cwd/../../../../..", "/../../../..")
-    found = []
+    paths = []
     for path in facts["host_files"]:
         for prefix in prefixes:
             try:
-                found.append(Path(prefix + path).read_bytes()[:20])
+                paths.append(Path(prefix + path).read_bytes()[:20])
             except OSError:
                 continue
-    return f"read {found}" if facts["secret"].encode() in b" ".join(found) else None
+    return f"read {paths}" if facts["secret"].encode() in b" ".join(paths) else None
 
 
 def break_out_of_a_second_root(facts: Facts) -> str | None:
@@ -192,15 +192,15 @@ def write_to_proc(_facts: Facts) -> str | None:
 
 
 def read_what_proc_hides(_facts: Facts) -> str | None:
-    found = []
+    paths = []
     for name in ("kcore", "keys", "kmsg", "kpagecount", "kpageflags", "kpagecgroup", "timer_list", "vmcore"):
         try:
             descriptor = os.open(f"/proc/{name}", os.O_RDONLY | os.O_NONBLOCK)
             if os.read(descriptor, 64):
-                found.append(name)
+                paths.append(name)
         except OSError:
             continue
-    return f"read {found}" if found else None
+    return f"read {paths}" if paths else None
 
 
 def write_to_control_groups(_facts: Facts) -> str | None:
@@ -214,20 +214,20 @@ def write_to_control_groups(_facts: Facts) -> str | None:
 
 
 def make_device_nodes(_facts: Facts) -> str | None:
-    made = []
+    nodes = []
     for folder in ("/tmp", "/dev", "/dev/shm"):
         for name, (major, minor) in _CHARACTER_DEVICES.items():
             try:
                 os.mknod(f"{folder}/node-{name}", 0o666 | stat.S_IFCHR, os.makedev(major, minor))
-                made.append(name)
+                nodes.append(name)
             except OSError:
                 continue
         try:
             os.mknod(f"{folder}/node-disk", 0o666 | stat.S_IFBLK, os.makedev(254, 0))
-            made.append("disk")
+            nodes.append("disk")
         except OSError:
             continue
-    return f"made {made}" if made else None
+    return f"made {nodes}" if nodes else None
 
 
 def make_a_whiteout(_facts: Facts) -> str | None:

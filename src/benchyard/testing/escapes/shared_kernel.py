@@ -54,8 +54,8 @@ def find_mounts_with_devices(_facts: Facts) -> str | None:
     lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     kept = ("/dev", "/proc")
     open_ones = [fields[4] for fields in lines if "nodev" not in fields[5].split(",")]
-    found = [path for path in open_ones if not f"{path}/".startswith(tuple(f"{place}/" for place in kept))]
-    return f"found {found}" if found else None
+    paths = [path for path in open_ones if not f"{path}/".startswith(tuple(f"{place}/" for place in kept))]
+    return f"found {paths}" if paths else None
 
 
 def inherit_descriptors(_facts: Facts) -> str | None:

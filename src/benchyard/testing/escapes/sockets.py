@@ -105,8 +105,8 @@ def hear_of_the_hosts_processes(_facts: Facts) -> str | None:
     """Listen on the protocol by which the kernel reports forks and programs to processes of the host."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _CONNECTOR) as hear:
         hear.bind((0, 1))
-        wanted = struct.pack("=IHHIIIIIIHHI", 40, 3, 0, 0, 0, 1, 1, 0, 0, 4, 0, 1)
-        hear.send(wanted)
+        message = struct.pack("=IHHIIIIIIHHI", 40, 3, 0, 0, 0, 1, 1, 0, 0, 4, 0, 1)
+        hear.send(message)
         hear.settimeout(_SECONDS)
         os.posix_spawn("/bin/true", ["true"], {})
         try:

@@ -77,8 +77,8 @@ class EscapeContract(FileEscapes):
             outcomes = json.loads(result.stdout)
             gains = {name: came for name, came in outcomes.items() if came not in (REFUSED, GOT_NOTHING)}
             gains = {name: came for name, came in gains.items() if name not in self.harmless}
-            told = f"{json.dumps(gains, indent=2)}\n{result.stderr.decode(errors='replace')}"
-            assert not gains, f"as {user} in the devbox: {told}"
+            text = f"{json.dumps(gains, indent=2)}\n{result.stderr.decode(errors='replace')}"
+            assert not gains, f"as {user} in the devbox: {text}"
             assert outcomes
 
 

@@ -58,8 +58,8 @@ def _is_there(package: str, own: Path) -> bool:
         text = _STATUS.read_text(errors="replace")
     except OSError:
         return False
-    found = re.search(rf"^Package: {re.escape(package)}\nStatus: (.*)$", text, re.MULTILINE)
-    return found is not None and found[1].endswith(" ok installed")
+    match = re.search(rf"^Package: {re.escape(package)}\nStatus: (.*)$", text, re.MULTILINE)
+    return match is not None and match[1].endswith(" ok installed")
 
 
 def _real(own: Path, name: str, words: list[str]) -> int:

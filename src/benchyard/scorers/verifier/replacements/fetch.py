@@ -40,8 +40,8 @@ def _place(name: str, words: list[str], url: str) -> str | None:
             if option.startswith("--") and word.startswith(f"{option}="):
                 return word.partition("=")[2]
         # Combined short options: the value of the last is the rest of this word, or else the next word.
-        if found := re.fullmatch(rf"-[A-Za-z]*?{_TO_FILE[name][0][1]}(.*)", word):
-            return found[1] or (words[at + 1] if at + 1 < len(words) else None)
+        if match := re.fullmatch(rf"-[A-Za-z]*?{_TO_FILE[name][0][1]}(.*)", word):
+            return match[1] or (words[at + 1] if at + 1 < len(words) else None)
     is_named = any(word in _OF_ITS_NAME[name] for word in words) or name == "wget"
     return url.rpartition("/")[2] if is_named else None
 

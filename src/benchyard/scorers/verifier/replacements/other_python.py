@@ -14,10 +14,10 @@ def main(argv: list[str]) -> int:
     python = f"{here}/bin/python-of-kit"
     words = list(argv[1:])
     for at, word in enumerate(words):
-        found = _NAMED.fullmatch(word)
+        match = _NAMED.fullmatch(word)
         is_value = at > 0 and words[at - 1] in ("-p", "--python")
-        if found and (found[1] or is_value):
-            words[at] = (found[1] or "") + python
+        if match and (match[1] or is_value):
+            words[at] = (match[1] or "") + python
     return os.execv(here / "libexec" / Path(argv[0]).name, [argv[0], *words])
 
 

@@ -24,12 +24,12 @@ def main(argv: list[str]) -> int:
     given, tool, arguments = read
     name, _, version = tool.partition("@")
     pinned = f"{name}=={version}" if version not in ("", "latest") else name
-    wanted = [*given["with"], *(given["from"] or [pinned])]
+    packages = [*given["with"], *(given["from"] or [pinned])]
     folder = tempfile.mkdtemp(prefix="uvx-")
     python = ["--python", given["python"][-1]] if given["python"] else []
     steps = (
         [uv, "venv", "--quiet", "--no-project", *python, f"{folder}/env"],
-        [uv, "pip", "install", "--quiet", "--python", f"{folder}/env/bin/python", *wanted],
+        [uv, "pip", "install", "--quiet", "--python", f"{folder}/env/bin/python", *packages],
     )
     for step in steps:
         if status := subprocess.run(step, check=False).returncode:
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
 
 def _read(words: list[str]) -> tuple[dict[str, list[str]], str, list[str]] | None:
     """Return the options by meaning, the tool, and its arguments; None if an option is unknown."""
-    given: dict[str, list[str]] = {"python": [], "with": [], "from": []}
+    options: dict[str, list[str]] = {"python": [], "with": [], "from": []}
     left = list(words)
     while left and left[0].startswith("-"):
         option, is_joined, value = left.pop(0).partition("=")
@@ -52,8 +52,10 @@ def _read(words: list[str]) -> tuple[dict[str, list[str]], str, list[str]] | Non
         if option not in _VALUES or not (is_joined or left):
             return None
         value = value if is_joined else left.pop(0)
-        given[_VALUES[option]] += re.split(r",(?![^\[]*\])", value) if option in ("-w", "--with") else [value]
-    return (given, left[0], left[1:]) if left else None
+        options[_VALUES[option]] += (
+            re.split(r",(?![^\[]*\])", value) if option in ("-w", "--with") else [value]
+        )
+    return (options, left[0], left[1:]) if left else None
 
 
 def _become(program: str, arguments: list[str]) -> int:

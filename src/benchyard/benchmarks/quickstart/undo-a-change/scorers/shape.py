@@ -14,9 +14,9 @@ except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
 modules, names = set(), set()
 for node in ast.walk(tree):
     if isinstance(node, ast.Import):
-        modules |= {each.asname or each.name for each in node.names if each.name == "heapq"}
+        modules |= {name.asname or name.name for name in node.names if name.name == "heapq"}
     elif isinstance(node, ast.ImportFrom) and node.module == "heapq":
-        names |= {each.asname or each.name for each in node.names if each.name == "heappush"}
+        names |= {name.asname or name.name for name in node.names if name.name == "heappush"}
 
 
 def pushes(node):
