@@ -108,9 +108,9 @@ def test_a_mistake_is_told_with_its_line(old: str, new: str, line: int, said: st
         ("just text", "scenario.yaml:1: "),
         ("a: !!python/object/apply:os.system ['true']", "could not determine a constructor"),
         ("a: b\n--- \nc: d", "expected a single document"),
-        ("a: \0", "no YAML"),
+        ("a: \0", "not valid YAML"),
         ("[" * 100_000, "scenario.yaml:1: it is nested too deeply"),
-        ("a: 2024-13-45", "no YAML"),
+        ("a: 2024-13-45", "not valid YAML"),
     ],
 )
 def test_invalid_scenario_file_is_refused(text: str, said: str) -> None:
