@@ -66,7 +66,7 @@ def open_requests(server: RunningServer) -> int:
     headers = {"authorization": f"Bearer {server.key}"}
     text = httpx.get(f"{server.url}/metrics", headers=headers, timeout=30).text
     (line,) = [line for line in text.splitlines() if line.startswith("benchyard_requests_open ")]
-    return int(line.split()[1]) - 1
+    return int(float(line.split()[1])) - 1
 
 
 def stream_path(box: DevboxOverHttp, script: str) -> str:

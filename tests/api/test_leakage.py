@@ -43,7 +43,7 @@ def counted(server: RunningServer) -> dict[str, int]:
     assert page.status_code == 200, page.text
     prefix = 'benchyard_leaks{kind="'
     lines = [line.removeprefix(prefix) for line in page.text.splitlines() if line.startswith(prefix)]
-    return {line.partition('"')[0]: int(line.rpartition(" ")[2]) for line in lines}
+    return {line.partition('"')[0]: int(float(line.rpartition(" ")[2])) for line in lines}
 
 
 def test_many_who_ask_at_once_cost_one_look() -> None:

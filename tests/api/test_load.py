@@ -92,7 +92,7 @@ def test_two_hundred_executions_at_once_all_end_as_they_should(
     assert others
     assert set(others) == {200}
     page = http.get("/metrics").text
-    assert "benchyard_executions_running 0\n" in page
+    assert "benchyard_executions_running 0.0\n" in page
     assert "benchyard_executions_queued 0\n" in page
 
 
@@ -142,7 +142,7 @@ async def wait_for_open(server: RunningServer, count: int) -> None:
     for _ in range(600):
         _, page = await answer(server, request(server, "GET", "/metrics"))
         line = next(line for line in page.decode().splitlines() if line.startswith("benchyard_requests_open"))
-        if int(line.split()[1]) > count:
+        if int(float(line.split()[1])) > count:
             return
         await asyncio.sleep(0.1)
     raise AssertionError(f"there were never {count} requests open")
