@@ -93,7 +93,7 @@ def test_two_hundred_executions_at_once_all_end_as_they_should(
     assert set(others) == {200}
     page = http.get("/metrics").text
     assert "benchyard_executions_running 0.0\n" in page
-    assert "benchyard_executions_queued 0\n" in page
+    assert "benchyard_executions_queued 0.0\n" in page
 
 
 def read_by_many(server: RunningServer, devbox: DevboxOverHttp, kilobytes: int) -> None:
