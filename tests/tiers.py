@@ -29,7 +29,7 @@ NEEDS_FOLDERS = ("contracts", "docs", "e2e", "faults", "house", "integrity", "sd
 """Folders under `tests` that are about more than a computation."""
 NEEDS_MORE = re.compile(
     r"tests/("
-    r"devboxes/test_(cgroups|fake)\.py"
+    r"devboxes/(test_(cgroups|fake|local_trees)|layers/test_merge)\.py"
     r"|engine/(network/test_gateway_access|runs/test_results)\.py"
     r"|images/test_debian\.py"
     r"|scorers/test_(context|reports|swebench_grading|types)\.py"

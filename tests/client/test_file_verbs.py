@@ -96,7 +96,7 @@ def test_a_benchmark_is_pushed_pulled_exported_and_imported(
 def test_what_cannot_be_imported_says_so(client: Client, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no folder or file"):
         client.benchmarks.import_(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match="there is no task in it"):
+    with pytest.raises(UsageError, match="it holds no task"):
         client.benchmarks.import_(tmp_path)
 
 
@@ -200,7 +200,7 @@ def test_keys_of_the_environment_become_secrets(
     request = client.jobs.with_provider_keys(client.jobs.read(file), environ, told.append)
     (agent,) = request.model_dump()["spec"]["agent_configs"]
     assert agent["agent_environment"]["secrets"] == {"ANTHROPIC_API_KEY": "BMJ_ANTHROPIC_API_KEY"}
-    assert [each.partition(" the secret")[0] for each in told] in (["made"], ["changed"])
+    assert [each.partition(" the secret")[0] for each in told] in (["made"], ["updated"])
     assert client.secrets.get("BMJ_ANTHROPIC_API_KEY").name == "BMJ_ANTHROPIC_API_KEY"
     told.clear()
     client.jobs.with_provider_keys(client.jobs.read(file), environ, told.append)
