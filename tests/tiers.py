@@ -31,6 +31,7 @@ NEEDS_MORE = re.compile(
     r"tests/("
     r"devboxes/(test_(cgroups|fake|local_trees)|layers/test_merge)\.py"
     r"|engine/(network/test_gateway_access|runs/test_results)\.py"
+    r"|hosts/test_build_cgroups\.py"
     r"|images/test_debian\.py"
     r"|scorers/test_(context|reports|swebench_grading|types)\.py"
     r"|scorers/kits/test_pythons\.py"

@@ -34,6 +34,6 @@ def test_failure_after_cancellation_is_logged_once(
 
     asyncio.run(main())
     gc.collect()
-    (record,) = [each for each in caplog.records if "waited" in each.message or "retrieved" in each.message]
+    (record,) = [each for each in caplog.records if "its caller was" in each.message or "retrieved" in each.message]
     assert record.levelno == level
     assert isinstance(failure, BenchyardError) or record.exc_info is not None
