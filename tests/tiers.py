@@ -21,7 +21,7 @@ NEEDS_FIXTURES = frozenset(
 )
 """Fixtures with processes of their own."""
 NEEDS_WORDS = re.compile(
-    r"RunningServer|AgentYard|HostYard|(hosts|engine|testing)\.yard|open_services|podman|contract\("
+    r"RunningServer|AgentYard|HostYard|LocalTrees|(hosts|engine|testing)\.yard|open_services|podman|contract\("
     r"|\bWorkers\(|subprocess|Popen|testing\.contracts|[Bb]uildah"
 )
 """What stands in files of tests that start processes, or where others do it for them."""

@@ -456,7 +456,8 @@ def test_layers_that_are_shared_stay_until_the_last_one_goes(
         opened.add_layer(host, changed(tmp_path / "c", f="x" * 9000), "one", move=True, kind="scoring")
     )
     kept = run(opened.share("one", "two", "final"))
-    assert (kept.layers, kept.kind, kept.size_bytes) == (made.layers, "final", made.size_bytes)
+    assert (kept.layers, kept.kind) == (made.layers, "final")
+    assert kept.size_bytes > 9000
     with pytest.raises(Conflict):
         run(opened.share("one", "two", "final"))
     with pytest.raises(NotFound):
