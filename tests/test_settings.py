@@ -125,7 +125,7 @@ def test_repeatable_settings_take_several_values(monkeypatch: pytest.MonkeyPatch
         (["--devbox-lease", "0"], "'0' is not a number above 0"),
         (["--client-timeout", "nan"], "'nan' is not a number from 0.1 on"),
         (["--port", "65536"], "'65536' is not a whole number from 0 to 65535"),
-        (["--outputs-max-size", "much"], "'much' is no size"),
+        (["--outputs-max-size", "much"], "'much' is not a size"),
         (["--tls-cert", "/nowhere"], "'/nowhere' does not exist"),
         (["--import-from", "/etc/passwd"], "'/etc/passwd' is a file"),
     ],
