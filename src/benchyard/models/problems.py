@@ -71,7 +71,7 @@ class Association(Model):
     """Share of trials with it that did not pass; None without any that has a score."""
     failed_without: float | None = None
     p: float | None = None
-    """P-value of the exact test with each scenario and agent as a stratum; None where nothing can be tested."""
+    """P-value of the exact test with scenarios and agents as strata; None where nothing can be tested."""
     p_adjusted: float | None = None
     """The same, corrected for the number of problems tested (Benjamini-Hochberg)."""
     goes_with: Direction | None = None
@@ -126,15 +126,19 @@ class ProblemsView(Model):
     n_trials: int
     """Number of trials that count and have ended."""
     n_read: int
-    """Number of them that were looked at; ask again for the rest."""
+    """Number of them that were looked at; a repeated request goes on with the rest."""
     n_with_trajectory: int
     """Number of them whose trajectory could be read."""
+    is_complete: bool = False
+    """Whether all trials that have ended were looked at, and those of the previous job too."""
     previous_job_id: str | None = None
-    """The last job of the same benchmark, which new problems were told by."""
+    """The last job of the same benchmark; problems that it did not have are new."""
     problems: list[Problem] = Field(default_factory=list)
     groups: list[FailureGroup] = Field(default_factory=list)
     n_groups: int = 0
     """Number of groups, including those that are left out."""
+    known: dict[str, int] = Field(default_factory=dict)
+    """Signal -> the number of trials, or scenarios, of which it is known whether they have it."""
     notes: list[str] = Field(default_factory=list)
 
 
@@ -164,6 +168,7 @@ class ProblemJob(Model):
     create_time_ms: int
     n_trials: int
     n_read: int
+    is_complete: bool = False
 
 
 class BenchmarkProblemsView(Model):

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from benchyard.gateway.records.call_summaries import CallSummary
+
 
 @dataclass(frozen=True)
 class ToolAction:
@@ -48,21 +50,6 @@ class AgentTurn:
 
 
 @dataclass(frozen=True)
-class ModelCallSummary:
-    """A call of a model without its content."""
-
-    number: int
-    status: int
-    """Status of the answer; 0 if there was none."""
-    error: str | None = None
-    stop: str | None = None
-    """Reason why the model stopped, in its provider's word."""
-    end_ms: int | None = None
-    waited_ms: int = 0
-    output_tokens: int | None = None
-
-
-@dataclass(frozen=True)
 class PeerTrial:
     """Another trial at the same scenario, or the trial itself among them."""
 
@@ -85,9 +72,16 @@ class ScenarioPeers:
     agent_means: dict[int, float] = field(default_factory=dict)
     """Agent -> its mean score at the other scenarios."""
 
+    @cached_property
+    def _by_agent(self) -> dict[int, list[PeerTrial]]:
+        found: dict[int, list[PeerTrial]] = {}
+        for each in self.trials:
+            found.setdefault(each.agent, []).append(each)
+        return found
+
     def of_agent(self, agent: int) -> list[PeerTrial]:
         """Return the trials of one agent."""
-        return [each for each in self.trials if each.agent == agent]
+        return self._by_agent.get(agent, [])
 
 
 @dataclass(frozen=True)
@@ -117,7 +111,7 @@ class TrialFacts:
     rate_limited_ms: int | None = None
     turns: tuple[AgentTurn, ...] | None = None
     """None if no trajectory is kept, or it cannot be read."""
-    calls: tuple[ModelCallSummary, ...] | None = None
+    calls: tuple[CallSummary, ...] | None = None
     peers: ScenarioPeers | None = None
     """None while the other trials are not looked at."""
 
@@ -136,12 +130,12 @@ class TrialFacts:
     def _steps_by_time(self) -> dict[int, int]:
         return {turn.end_ms: turn.step for turn in self.turns or () if turn.end_ms is not None}
 
-    def steps_of(self, calls: Iterable[ModelCallSummary]) -> list[int]:
+    def steps_of(self, calls: Iterable[CallSummary]) -> list[int]:
         """Return the steps that calls of a model became; a failed call becomes none."""
         times = self._steps_by_time
         return [times[call.end_ms] for call in calls if call.end_ms in times]
 
-    def steps_before(self, call: ModelCallSummary) -> list[int]:
+    def steps_before(self, call: CallSummary) -> list[int]:
         """Return the last step before a call that became none."""
         if call.end_ms is None:
             return []

@@ -15,7 +15,7 @@ class NoveltyLossSignal(Signal):
     """Finds trials whose last third says much less that is new than the first."""
 
     summary = "the last third of the work has much less that is new than the first"
-    helps = "a limit of steps or a smaller `--trial-budget` would cost little; look where it stops getting anywhere"
+    helps = "a limit of steps or a smaller `--trial-budget`; look where it stops getting anywhere"
 
     def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
         """Return where the last third begins, and how much less new it is by its compressed size."""

@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
+from benchyard.gateway.records.call_summaries import CallSummary
 from benchyard.reports.problems.base import Finding, Signal, brief
-from benchyard.reports.problems.facts import ModelCallSummary, TrialFacts
+from benchyard.reports.problems.facts import TrialFacts
 
 _TOO_MANY = 429
 
@@ -19,7 +20,7 @@ class ProviderErrorSignal(Signal):
         """Return each status once, with the steps before the calls."""
         if facts.calls is None:
             return None
-        groups: dict[int, list[ModelCallSummary]] = defaultdict(list)
+        groups: dict[int, list[CallSummary]] = defaultdict(list)
         for call in facts.calls:
             if call.status == _TOO_MANY or call.status >= 500 or call.status == 0:
                 groups[call.status].append(call)
