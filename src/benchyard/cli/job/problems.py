@@ -107,10 +107,9 @@ def _head(view: ProblemsView) -> str:
         {
             "job": view.job_id,
             "name": view.job_name,
-            "trials": f"{view.n_trials} ended, {view.n_read} read, {view.n_with_trajectory} with a trajectory",
-            "found": told
-            if view.previous_job_id is None
-            else f"{told}, {new} new since {view.previous_job_id}",
+            "trials": f"{view.n_trials} ended, {view.n_with_trajectory} of them with a trajectory",
+            "unread": view.n_trials - view.n_read or None,
+            "found": told + (f", {new} new since {view.previous_job_id}" if view.previous_job_id else ""),
         }
     )
 

@@ -3,6 +3,7 @@
 import gc
 import hashlib
 import json
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -25,6 +26,8 @@ from benchyard.reports.trajectory_steps import iterate_steps
 
 MOST_FINDINGS = 20
 """Most findings of one signal that are kept for a trial."""
+_OWN = re.compile(r"/(?:logs|tmp|run|var)(?:/|$)|/(?:root|home/[^/]{1,100})/\.")
+"""Places of logs, caches and settings of agents."""
 _REVISION = 1
 """Number of how facts are read; findings of another one are made again."""
 
@@ -114,7 +117,8 @@ def _findings(item: Mapping[str, Any], trajectory: bytes | None, calls: bytes | 
     facts, unread = facts_of(trial, result, tamper), item["unread"]
     if trajectory is not None:
         try:
-            facts = replace(facts, turns=turns_of(iterate_steps(trajectory)))
+            # A trajectory without a step of the agent tells nothing of what it did.
+            facts = replace(facts, turns=turns_of(iterate_steps(trajectory)) or None)
         except (UsageError, RecursionError) as error:
             unread = brief(str(error))
     if calls is not None:
@@ -192,11 +196,13 @@ def failed_by(trial: Trial) -> str | None:
 
 
 def _n_changed(tamper: TamperReport | None) -> int | None:
+    """Return the number of files that were changed, without those that agents leave for themselves."""
     if tamper is None or tamper.changed_inside_total is None:
         return None
-    if tamper.changed_outside_total is None:
+    if tamper.changed_outside is None or tamper.changed_outside_total is None:
         return tamper.changed_inside_total or None
-    return tamper.changed_inside_total + tamper.changed_outside_total
+    own = sum(bool(_OWN.match(each.path)) for each in tamper.changed_outside)
+    return tamper.changed_inside_total + tamper.changed_outside_total - own
 
 
 def _failed_tests(result: ContractResult | None) -> list[str]:
