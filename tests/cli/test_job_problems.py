@@ -12,7 +12,7 @@ from benchyard.testing.server import RunningServer
 from tests.cli.conftest import CommandLine
 from tests.reports.problems.planted import ran, said, trajectory
 
-LOOP = trajectory(ran("ls"), *[ran("rg TODO", "bash: rg: command not found")] * 3, said("I have fixed it."))
+LOOP = trajectory(ran("ls"), *[ran("rg days", "bash: rg: command not found")] * 3, said("I have fixed it."))
 PLAIN = trajectory(ran("ls"), said("Here you are."))
 BROKEN = b'{"schema_version": "ATIF-v1.4", "steps": []}'
 
@@ -65,21 +65,21 @@ def test_problems_of_a_looping_agent_are_told_new_ones_first(typed: CommandLine,
     assert "trials: 4 ended, 2 of them with a trajectory" in told
     assert "new  repeated-call  2 of 2 trials" in told
     assert "new  failed-stage  2 of 4 trials" in told
-    assert "3 times: rg TODO" in told
+    assert "3 times: rg days" in told
     assert "--step 3" in told
     assert "new: 2 trials, agent in agent: AgentError: the agent ended with exit status <*>" in told
     assert f"benchyard job problems {job_id}" in typed.ok("job", "summary", f"second-{mark}")
     view = json.loads(
-        typed.ok("job", "problems", f"second-{mark}", "--signal", "missing-program", "-o", "json")
+        typed.ok("job", "problems", f"second-{mark}", "--signal", "absent-program", "-o", "json")
     )
     (problem,) = view["problems"]
-    assert (problem["signal"], problem["is_new"], problem["n_found"]) == ("missing-program", True, 2)
+    assert (problem["signal"], problem["is_new"], problem["n_found"]) == ("absent-program", True, 2)
     assert problem["examples"][0]["steps"] == [3, 4, 5]
     assert view["is_complete"]
     over = own.jobs.problems_of(benchmark.name)
     counts = {each.signal: [point.n_found for point in each.jobs] for each in over.problems}
     assert counts["repeated-call"] == [2, 0]
     refused = typed("job", "problems", f"second-{mark}", "--signal", "no-such-signal")
-    assert (refused.status, "missing-program" in refused.err) == (2, True)
+    assert (refused.status, "absent-program" in refused.err) == (2, True)
     assert typed("job", "problems", f"second-{mark}", "--agent", "nobody").status == 2
     assert typed("job", "problems", "no-such-job").status == 4

@@ -8,15 +8,17 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from benchyard.api.job_reports import Report
+from benchyard.engine.clock import now_ms
 from benchyard.engine.engine import Engine
 from benchyard.engine.jobs.evidence import EvidenceBatch
 from benchyard.errors import WorkerFailed
 from benchyard.models.jobs import ENDED_JOBS, Job
 from benchyard.models.pages import Query
-from benchyard.models.problems import (
+from benchyard.models.reports.problems import (
     BenchmarkProblemsView,
     ProblemJob,
     ProblemPoint,
@@ -25,10 +27,14 @@ from benchyard.models.problems import (
 )
 from benchyard.workers.workers import WorkerLimits, Workers
 
+T = TypeVar("T")
+
 READING_SECONDS = 15.0
 """Time after which a request answers with what was read; a repeated one goes on with the rest."""
 _AT_ONCE = 2
 _REMEMBERED = 200
+_SETTLED_MS = 60_000
+"""Time after the end of a job during which its trials may still be ending."""
 _DIGESTS = "benchyard.reports.problems.digests"
 _REPORT = "benchyard.reports.problems.job_problems:make_problems"
 _READING = WorkerLimits(seconds=120.0, memory_bytes=4 * 1024**3, output_bytes=256 * 1024**2)
@@ -46,17 +52,20 @@ class ProblemReports:
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._known: OrderedDict[object, Report] = OrderedDict()
+        self._whole: OrderedDict[object, bool] = OrderedDict()
+        """Jobs that no longer change and whose trials were all read."""
 
     async def job(self, engine: Engine, job: Job) -> Report:
         """Return the problems of a job, told apart from those of the last job of its benchmark."""
         deadline = time.monotonic() + READING_SECONDS
-        view = await self._view(engine, job, deadline, None)
         earlier = await _previous(engine, job)
         if earlier is None:
-            return view
+            return await self._view(engine, job, deadline, None)
+        await self._read(engine, job, deadline)
         previous = _parsed(await self._view(engine, earlier, deadline, None))
         if previous.is_complete:
             return await self._view(engine, job, deadline, previous)
+        view = await self._view(engine, job, deadline, None)
         partial = _parsed(view).model_copy(update={"is_complete": False})
         return Report(gzip.compress(partial.model_dump_json(exclude_none=True).encode(), 1, mtime=0))
 
@@ -74,8 +83,7 @@ class ProblemReports:
         if (known := self._known.get(key)) is not None:
             self._known.move_to_end(key)
             return known
-        async with self._lock(job.id):
-            is_whole = await self._read(engine, job, deadline)
+        is_whole = await self._read(engine, job, deadline)
         async with _records(engine, job) as (descriptor, size):
             parameters = {
                 "size": size,
@@ -83,22 +91,26 @@ class ProblemReports:
                 "previous": None if previous is None else previous.model_dump(mode="json"),
             }
             report = Report(await self._workers.call(_REPORT, descriptor, parameters, _COUNTING))
-        if is_whole and job.state in ENDED_JOBS and job.rescoring_state != "running":
-            self._known[key] = report
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+        if is_whole and _is_settled(job):
+            _remember(self._known, key, report)
         return report
 
     async def _read(self, engine: Engine, job: Job, deadline: float) -> bool:
         """Make the findings of trials that have none; return whether that was possible in time."""
-        async with _records(engine, job) as (descriptor, size):
-            listed = await self._workers.call(
-                f"{_DIGESTS}:unread_trials", descriptor, {"size": size}, _COUNTING
-            )
-        missing: Missing = await asyncio.to_thread(json.loads, listed)
-        while missing and time.monotonic() < deadline:
-            async with self._turns:
-                missing = missing[await self._read_batch(engine, job, missing) :]
+        key = job.id, _version(job)
+        if key in self._whole:
+            return True
+        async with self._lock(job.id):
+            async with _records(engine, job) as (descriptor, size):
+                listed = await self._workers.call(
+                    f"{_DIGESTS}:unread_trials", descriptor, {"size": size}, _COUNTING
+                )
+            missing: Missing = await asyncio.to_thread(json.loads, listed)
+            while missing and time.monotonic() < deadline:
+                async with self._turns:
+                    missing = missing[await self._read_batch(engine, job, missing) :]
+        if not missing and _is_settled(job):
+            _remember(self._whole, key, value=True)
         return not missing
 
     async def _read_batch(self, engine: Engine, job: Job, missing: Missing) -> int:
@@ -166,6 +178,17 @@ async def _previous(engine: Engine, job: Job) -> Job | None:
 
 def _version(job: Job) -> object:
     return job.state, job.end_time_ms, job.rescoring_state, job.rescoring and job.rescoring.number, job.name
+
+
+def _is_settled(job: Job) -> bool:
+    is_over = job.state in ENDED_JOBS and job.rescoring_state != "running"
+    return is_over and job.end_time_ms is not None and now_ms() - job.end_time_ms > _SETTLED_MS
+
+
+def _remember(known: OrderedDict[object, T], key: object, value: T) -> None:
+    known[key] = value
+    while len(known) > _REMEMBERED:
+        known.popitem(last=False)
 
 
 def _parsed(report: Report) -> ProblemsView:

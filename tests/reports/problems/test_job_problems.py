@@ -3,7 +3,7 @@
 import io
 from typing import Any
 
-from benchyard.models.problems import ProblemFinding, ProblemsView, TrialFindings, TrialMeasures
+from benchyard.models.reports.problems import ProblemFinding, ProblemsView, TrialFindings, TrialMeasures
 from benchyard.models.trials import FailureReason, Trial
 from benchyard.reports.problems.digests import make_findings, unread_trials, version_of
 from benchyard.reports.problems.job_problems import job_problems

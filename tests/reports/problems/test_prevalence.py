@@ -2,19 +2,19 @@
 
 import random
 
-from benchyard.reports.problems.prevalence import Observation, associations
+from benchyard.reports.problems.prevalence import JudgedTrial, associations
 
 SCENARIOS, ATTEMPTS = 12, 5
 
 
-def null_set(generator: random.Random) -> dict[str, list[Observation]]:
+def null_set(generator: random.Random) -> dict[str, list[JudgedTrial]]:
     """Signals that depend on the scenario and the agent, as passing does, but not on each other."""
     strata = [(agent, scenario) for agent in range(2) for scenario in range(SCENARIOS)]
     hardness = {each: generator.random() for each in strata}
     passed = [(each, generator.random() < hardness[each]) for each in strata for _ in range(ATTEMPTS)]
     return {
         f"signal-{number}": [
-            Observation(each, generator.random() < share[each], is_passed) for each, is_passed in passed
+            JudgedTrial(each, generator.random() < share[each], is_passed) for each, is_passed in passed
         ]
         for number in range(10)
         if (share := {each: min(1.0, max(0.0, 1 - hardness[each] * generator.random())) for each in strata})
@@ -33,7 +33,7 @@ def test_a_problem_that_goes_with_failing_inside_scenarios_is_claimed() -> None:
     generator = random.Random(19)
     observed = null_set(generator)
     observed["real"] = [
-        Observation(each.stratum, is_found, generator.random() < (0.2 if is_found else 0.8))
+        JudgedTrial(each.stratum, is_found, generator.random() < (0.2 if is_found else 0.8))
         for each in observed["signal-0"]
         for is_found in [generator.random() < 0.5]
     ]
@@ -46,7 +46,7 @@ def test_a_problem_that_goes_with_failing_inside_scenarios_is_claimed() -> None:
 def test_a_habit_of_a_weak_agent_at_hard_scenarios_is_not_claimed() -> None:
     """All in all it fails far more often; inside scenarios and agents there is nothing to compare."""
     observed = [
-        Observation((agent, scenario), agent == 0, agent == 1)
+        JudgedTrial((agent, scenario), agent == 0, agent == 1)
         for agent in range(2)
         for scenario in range(50)
         for _ in range(4)
@@ -57,5 +57,5 @@ def test_a_habit_of_a_weak_agent_at_hard_scenarios_is_not_claimed() -> None:
 
 
 def test_a_single_attempt_each_says_nothing() -> None:
-    observed = [Observation((0, scenario), scenario % 2 == 0, scenario % 2 == 1) for scenario in range(100)]
+    observed = [JudgedTrial((0, scenario), scenario % 2 == 0, scenario % 2 == 1) for scenario in range(100)]
     assert associations({"one": observed})["one"].goes_with is None

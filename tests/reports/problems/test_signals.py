@@ -56,7 +56,7 @@ PLANTED = [
         facts(ran("ls"), ran("ls"), ran("pwd"), ran("ls")),
     ),
     Planted(
-        "alternating-calls",
+        "call-alternation",
         facts(ran("pwd"), ran("a"), ran("b"), ran("a"), ran("b")),
         [3, 4, 5, 6],
         "a and b",
@@ -79,9 +79,9 @@ PLANTED = [
     Planted("failed-command", facts(ran("ls"), ran("make", "no rule", 2)), [3], "exit status 2: make"),
     Planted("failed-command", facts(called("read", {"path": "x"}, "no", is_error=True)), [2], "error: read"),
     Planted("failed-command", facts(ran("false", "<returncode>1</returncode>")), [2], "exit status 1"),
-    Planted("missing-program", facts(ran("rg x", "bash: line 1: rg: command not found", 127)), [2], "rg"),
+    Planted("absent-program", facts(ran("rg x", "bash: line 1: rg: command not found", 127)), [2], "rg"),
     Planted(
-        "missing-program",
+        "absent-program",
         facts(ran("python a.py", "ModuleNotFoundError: No module named 'numpy'", 1)),
         [2],
         "numpy",
@@ -142,8 +142,8 @@ PLANTED = [
         "2 calls",
     ),
     Planted("no-tool-call", facts(said("I would fix it like this.")), [2], "like this"),
-    Planted("closing-question", facts(ran("ls"), said("Which file do you mean?")), [3], "Which file"),
-    Planted("closing-question", facts(said("I'm sorry, I can't help with that.")), [2], "sorry"),
+    Planted("final-question", facts(ran("ls"), said("Which file do you mean?")), [3], "Which file"),
+    Planted("final-question", facts(said("I'm sorry, I can't help with that.")), [2], "sorry"),
     Planted(
         "false-success",
         facts(ran("ls"), said("I have fixed the bug. All tests pass."), passed=False),
@@ -198,8 +198,8 @@ PLANTED = [
     ),
     Planted("hung-command", facts(ran("sleep 999", "Command timed out after 120 s")), [2], "sleep 999"),
     Planted("hung-command", facts(ran("top", "", 124)), [2], "top"),
-    Planted("waiting-prompt", facts(ran("git log", "commit 1\n:...skipping\n(END)")), [2], "git log"),
-    Planted("waiting-prompt", facts(ran("apt install x", "Do you want to continue? [Y/n]")), [2], "apt"),
+    Planted("unanswered-prompt", facts(ran("git log", "commit 1\n:...skipping\n(END)")), [2], "git log"),
+    Planted("unanswered-prompt", facts(ran("apt install x", "Do you want to continue? [Y/n]")), [2], "apt"),
     Planted("killed-command", facts(ran("make -j99", "Killed", 137)), [2], "make"),
     Planted("killed-command", facts(ran("ls"), exit_status=137), [2], "itself"),
     Planted(

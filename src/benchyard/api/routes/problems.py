@@ -8,7 +8,7 @@ from fastapi.responses import Response
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.lazy_route import LazyRoute
-from benchyard.models.problems import BenchmarkProblemsView, ProblemsView
+from benchyard.models.reports.problems import BenchmarkProblemsView, ProblemsView
 
 MOST_JOBS = 20
 

@@ -19,7 +19,7 @@ from benchyard.cli.render import (
 from benchyard.client.plain_text import clean
 from benchyard.errors import UsageError
 from benchyard.models.job_plans import count_text
-from benchyard.models.problems import (
+from benchyard.models.reports.problems import (
     Association,
     FailureGroup,
     Problem,

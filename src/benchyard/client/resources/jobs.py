@@ -40,8 +40,8 @@ from benchyard.models.jobs import (
     RetryKind,
     RetryRequest,
 )
-from benchyard.models.problems import BenchmarkProblemsView, ProblemsView
 from benchyard.models.removals import RemovalView
+from benchyard.models.reports.problems import BenchmarkProblemsView, ProblemsView
 from benchyard.models.trials import SuspectRule, TrialView
 
 SILENCE_SECONDS = 60.0

@@ -12,7 +12,7 @@ MOST_DETAIL = 200
 
 
 @dataclass(frozen=True)
-class Finding:
+class SignalFinding:
     """A place where a signal was found."""
 
     detail: str
@@ -21,7 +21,7 @@ class Finding:
     """Numbers of the steps that it rests on."""
 
 
-class Signal(ABC):
+class ProblemSignal(ABC):
     """A sign of a problem, found without a model."""
 
     summary: ClassVar[str]
@@ -36,7 +36,7 @@ class Signal(ABC):
     """Whether it is made from the result itself, so that going with failing would say nothing."""
 
     @abstractmethod
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return the findings; empty if there are none, None if the facts cannot tell. Pure."""
 
 
@@ -46,11 +46,13 @@ def brief(text: str, most: int = MOST_DETAIL) -> str:
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
-def stopped_by(facts: TrialFacts, words: frozenset[str]) -> list[Finding] | None:
+def stopped_by(facts: TrialFacts, words: frozenset[str]) -> list[SignalFinding] | None:
     """Return the answers of the model that stopped for one of these reasons; None if no reason is known."""
     told = [(turn.stop, [turn.step]) for turn in facts.turns or () if turn.stop]
     if not told:
         told = [(call.stop, facts.steps_of([call])) for call in facts.calls or () if call.stop]
     if not told:
         return None
-    return [Finding(f"stopped by {brief(stop or '', 50)}", steps) for stop, steps in told if stop in words]
+    return [
+        SignalFinding(f"stopped by {brief(stop or '', 50)}", steps) for stop, steps in told if stop in words
+    ]

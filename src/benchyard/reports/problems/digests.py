@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, BinaryIO
@@ -14,11 +14,11 @@ from pydantic import ValidationError
 
 from benchyard.errors import BenchyardError, NotSupported, UsageError
 from benchyard.gateway.records.call_summaries import call_summaries
-from benchyard.models.problems import ProblemFinding, TrialFindings, TrialMeasures
+from benchyard.models.reports.problems import ProblemFinding, TrialFindings, TrialMeasures
 from benchyard.models.runs import ContractResult, TamperReport
 from benchyard.models.trials import AGENTS_OWN, NEARLY_PASSED, Trial
 from benchyard.registry import SIGNALS, load, names
-from benchyard.reports.problems.base import MOST_DETAIL, MOST_STEPS, Signal, brief
+from benchyard.reports.problems.base import MOST_DETAIL, MOST_STEPS, ProblemSignal, brief
 from benchyard.reports.problems.facts import TrialFacts
 from benchyard.reports.problems.failed_tests import MOST_TESTS, failed_tests
 from benchyard.reports.problems.trajectories import turns_of
@@ -33,7 +33,7 @@ _REVISION = 1
 
 
 @cache
-def signals() -> Mapping[str, Signal]:
+def signals() -> Mapping[str, ProblemSignal]:
     """Return every signal that can be loaded, by name."""
     return {name: load(SIGNALS, name)() for name in names(SIGNALS) if name not in unloadable_signals()}
 
@@ -94,7 +94,7 @@ def stored_findings(lines: Iterable[bytes]) -> Iterator[TrialFindings]:
             continue
 
 
-def make_findings(content: BinaryIO, items: list[Mapping[str, Any]]) -> bytes:
+def make_findings(content: BinaryIO, items: Sequence[Mapping[str, Any]]) -> bytes:
     """Return the findings of some trials, a line of JSON each.
 
     The content has what is kept of the trials, one after the other: a trajectory and the calls of its models,
@@ -144,7 +144,9 @@ def _findings(item: Mapping[str, Any], trajectory: bytes | None, calls: bytes | 
     )
 
 
-def run_signals(wanted: Mapping[str, Signal], facts: TrialFacts) -> tuple[list[ProblemFinding], list[str]]:
+def run_signals(
+    wanted: Mapping[str, ProblemSignal], facts: TrialFacts
+) -> tuple[list[ProblemFinding], list[str]]:
     """Return the findings of signals, bounded, and the names of those that cannot tell."""
     found, unknown = [], []
     for name, signal in wanted.items():

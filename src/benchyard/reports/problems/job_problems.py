@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, BinaryIO
 
 from benchyard.models.jobs import Job
-from benchyard.models.problems import (
+from benchyard.models.reports.problems import (
     AgentPrevalence,
     FailureGroup,
     Problem,
@@ -19,7 +19,7 @@ from benchyard.models.problems import (
     TrialFindings,
 )
 from benchyard.models.trials import NEARLY_PASSED, Trial
-from benchyard.reports.problems.base import Signal, brief
+from benchyard.reports.problems.base import ProblemSignal, brief
 from benchyard.reports.problems.digests import (
     ended_trials,
     facts_of,
@@ -31,7 +31,7 @@ from benchyard.reports.problems.digests import (
     version_of,
 )
 from benchyard.reports.problems.facts import PeerTrial, ScenarioPeers
-from benchyard.reports.problems.prevalence import Observation, associations
+from benchyard.reports.problems.prevalence import JudgedTrial, associations
 from benchyard.reports.problems.templates import templates_of
 
 MOST_GROUPS = 100
@@ -107,7 +107,7 @@ def job_problems(
     )
 
 
-def _of_subject(subject: str) -> dict[str, Signal]:
+def _of_subject(subject: str) -> dict[str, ProblemSignal]:
     return {name: each for name, each in signals().items() if each.needs_peers and each.subject == subject}
 
 
@@ -213,15 +213,15 @@ class _FindingTable:
         counts = {name: self._n_known(name, signal) for name, signal in signals().items()}
         return {name: count for name, count in counts.items() if count}
 
-    def _n_known(self, name: str, signal: Signal) -> int:
+    def _n_known(self, name: str, signal: ProblemSignal) -> int:
         if signal.subject == "scenario":
             return len(self._scenarios - self._unknown_scenarios[name])
         return len(self._trials) - len(self._unknown[name])
 
-    def _observations(self, name: str) -> list[Observation]:
+    def _observations(self, name: str) -> list[JudgedTrial]:
         having, unknown = {trial.id for trial, _ in self._found[name]}, self._unknown[name]
         return [
-            Observation((trial.agent, trial.scenario), trial.id in having, score >= NEARLY_PASSED)
+            JudgedTrial((trial.agent, trial.scenario), trial.id in having, score >= NEARLY_PASSED)
             for trial in self._trials
             if trial.id not in unknown and (score := trial.counted_score) is not None
         ]

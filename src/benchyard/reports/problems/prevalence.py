@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchyard.models.problems import Association, Direction
+from benchyard.models.reports.problems import Association, Direction
 from benchyard.reports.statistics.differences import Stratum, exact_test
 from benchyard.reports.statistics.multiple_tests import benjamini_hochberg
 
@@ -13,7 +13,7 @@ LEVEL = 0.05
 
 
 @dataclass(frozen=True)
-class Observation:
+class JudgedTrial:
     """A trial of which both is known: whether it has the problem, and whether it passed."""
 
     stratum: Hashable
@@ -22,7 +22,7 @@ class Observation:
     passed: bool
 
 
-def associations(observed: Mapping[str, Sequence[Observation]]) -> dict[str, Association]:
+def associations(observed: Mapping[str, Sequence[JudgedTrial]]) -> dict[str, Association]:
     """Return the connection of each problem with the results, corrected for the number of those tested."""
     tests = {name: found for name, each in observed.items() if (found := _tested(each)) is not None}
     adjusted = dict(zip(tests, benjamini_hochberg([p for p, _ in tests.values()]), strict=True))
@@ -40,7 +40,7 @@ def associations(observed: Mapping[str, Sequence[Observation]]) -> dict[str, Ass
     return made
 
 
-def _tested(observed: Sequence[Observation]) -> tuple[float, Direction] | None:
+def _tested(observed: Sequence[JudgedTrial]) -> tuple[float, Direction] | None:
     """Return the p-value and the direction; None where no stratum has trials both with and without it."""
     cells: dict[Hashable, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for each in observed:

@@ -39,8 +39,9 @@ class TemplateTree:
         group = self._groups.setdefault((len(words), words[0] if words else ""), [])
         for number in group:
             template = self._templates[number]
-            same = sum(a == b for a, b in zip(template, words, strict=True))
-            if same >= _SAME_SHARE * len(words):
+            # Gaps on both sides are no likeness.
+            said = [(a, b) for a, b in zip(template, words, strict=True) if not (WILD in a and WILD in b)]
+            if sum(a == b for a, b in said) >= _SAME_SHARE * len(said):
                 self._templates[number] = [
                     a if a == b else WILD for a, b in zip(template, words, strict=True)
                 ]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal, brief
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding, brief
 from benchyard.reports.problems.facts import TrialFacts
 
 _LOOKS = re.compile(
@@ -20,18 +20,18 @@ _LOOKS = re.compile(
 )
 
 
-class AnswerSearchSignal(Signal):
+class AnswerSearchSignal(ProblemSignal):
     """Finds commands that look at later history, upstream pages, or where scorers and solutions lie."""
 
     summary = "the agent looked where the answer may be: later commits, upstream pages, paths of scorers"
     helps = "cut the history and the network of the scenario; see docs/guides/trusting-scores.md"
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return each such command or call."""
         if facts.actions is None:
             return None
         return [
-            Finding(brief(action.command or f"{action.tool} {action.arguments}"), [action.step])
+            SignalFinding(brief(action.command or f"{action.tool} {action.arguments}"), [action.step])
             for action in facts.actions
             if _LOOKS.search(action.command or action.arguments)
         ]

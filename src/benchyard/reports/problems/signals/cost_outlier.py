@@ -2,19 +2,19 @@
 
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding
 from benchyard.reports.problems.facts import TrialFacts
 from benchyard.reports.problems.outliers import is_outlier, middle
 
 
-class CostOutlierSignal(Signal):
+class CostOutlierSignal(ProblemSignal):
     """Finds trials whose cost is far above that of the agent's other trials at the scenario."""
 
     summary = "the trial cost far more than the others at this scenario"
     helps = "a `--trial-budget` of the job bounds it; see docs/guides/jobs.md"
     needs_peers = True
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return the cost of this trial and in the middle."""
         if facts.peers is None or facts.cost_usd is None:
             return None
@@ -23,4 +23,4 @@ class CostOutlierSignal(Signal):
         if not verdict:
             return None if verdict is None else []
         own, usual = f"${facts.cost_usd / 1:.4f}", f"${middle(known) / 1:.4f}"
-        return [Finding(f"{own}; the middle is {usual}")]
+        return [SignalFinding(f"{own}; the middle is {usual}")]

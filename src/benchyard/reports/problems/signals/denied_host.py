@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal, brief
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding, brief
 from benchyard.reports.problems.facts import TrialFacts
 
 _REFUSED = re.compile(r"the egress proxy refused (\S{1,255}) (.{1,60})")
@@ -13,13 +13,13 @@ _UNREACHED = re.compile(
 )
 
 
-class DeniedHostSignal(Signal):
+class DeniedHostSignal(ProblemSignal):
     """Finds hosts that the network policy refused, or that did not resolve."""
 
     summary = "the agent asked for a host that it may not reach"
     helps = "allow it in the network policy, or put its files in the image; docs/guides/network-policies.md"
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return each host, with the steps that name it."""
         found = {}
         for line in facts.conditions:
@@ -30,10 +30,10 @@ class DeniedHostSignal(Signal):
                     for each in facts.actions or ()
                     if host in each.arguments or host in (each.output or "")
                 ]
-                found[host] = Finding(brief(f"{refused[1]}, {refused[2]}"), steps)
+                found[host] = SignalFinding(brief(f"{refused[1]}, {refused[2]}"), steps)
         for action, output in facts.outputs():
             if unreached := _UNREACHED.search(output):
                 host = unreached[1] or "a host"
                 if host not in found:
-                    found[host] = Finding(brief(f"{host} was not found"), [action.step])
+                    found[host] = SignalFinding(brief(f"{host} was not found"), [action.step])
         return list(found.values())

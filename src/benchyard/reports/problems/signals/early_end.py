@@ -3,21 +3,21 @@
 from collections.abc import Iterable
 from statistics import median
 
-from benchyard.reports.problems.base import Finding, Signal
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding
 from benchyard.reports.problems.facts import TrialFacts
 
 LEAST_PEERS = 4
 _SHARE = 0.25
 
 
-class EarlyEndSignal(Signal):
+class EarlyEndSignal(ProblemSignal):
     """Finds trials with far fewer calls of tools than the same agent usually makes at the scenario."""
 
     summary = "the agent did less than a quarter of the work it usually does at this scenario"
     helps = "read its last message; `benchyard job retry JOB --only not-passed` tries again"
     needs_peers = True
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return the numbers of calls, of this trial and in the middle."""
         if facts.peers is None:
             return None
@@ -28,4 +28,4 @@ class EarlyEndSignal(Signal):
             return None
         usual = median(counts)
         is_early = facts.ended_by is None and own < _SHARE * usual
-        return [Finding(f"{own} calls of tools; its median here is {usual:g}")] if is_early else []
+        return [SignalFinding(f"{own} calls of tools; its median here is {usual:g}")] if is_early else []

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal, brief
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding, brief
 from benchyard.reports.problems.commands import installs
 from benchyard.reports.problems.facts import TrialFacts
 
@@ -17,7 +17,7 @@ _FAILED = re.compile(
 )
 
 
-class FailedInstallSignal(Signal):
+class FailedInstallSignal(ProblemSignal):
     """Finds installations of packages that failed."""
 
     summary = "an installation of packages failed"
@@ -25,12 +25,12 @@ class FailedInstallSignal(Signal):
         "install it in the scenario's image or blueprint, or allow the registry; see docs/guides/images.md"
     )
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return each failed installation."""
         if facts.actions is None:
             return None
         return [
-            Finding(brief(action.command), [action.step])
+            SignalFinding(brief(action.command), [action.step])
             for action, output in facts.outputs()
             if action.command
             and installs(action.command)

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal, brief
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding, brief
 from benchyard.reports.problems.facts import TrialFacts
 
 
-class FailedStageSignal(Signal):
+class FailedStageSignal(ProblemSignal):
     """Finds trials that failed before they had a score."""
 
     summary = "the trial failed in one of its stages, so that it has no score of its own"
     helps = "`benchyard trial show TRIAL` has the stage and its logs; `benchyard job retry JOB` tries again"
     depends_on_outcome = True
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return the stage, the party at fault and the message."""
         if facts.failure_kind is None or facts.failure_kind == "cancelled":
             return []
@@ -21,4 +21,4 @@ class FailedStageSignal(Signal):
         told = (
             f"{facts.stage or 'no stage'}, {facts.failure_kind}: {facts.failure or facts.failure_type or ''}"
         )
-        return [Finding(brief(told), [last.step] if last and facts.failure_kind == "agent" else [])]
+        return [SignalFinding(brief(told), [last.step] if last and facts.failure_kind == "agent" else [])]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal, brief
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding, brief
 from benchyard.reports.problems.facts import TrialFacts
 
 _FULL = re.compile(
@@ -14,18 +14,18 @@ _FULL = re.compile(
 )
 
 
-class FullContextSignal(Signal):
+class FullContextSignal(ProblemSignal):
     """Finds calls that a provider refused because the context was too long."""
 
     summary = "the conversation did not fit into the model's context any more"
     helps = "an agent that compacts its context, or a larger window; see docs/guides/models-and-keys.md"
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return each refused call; such an error becomes no step, so the last step before it is named."""
         if facts.calls is None:
             return None
         return [
-            Finding(brief(call.error), facts.steps_before(call))
+            SignalFinding(brief(call.error), facts.steps_before(call))
             for call in facts.calls
             if call.error is not None and _FULL.search(call.error)
         ]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal, brief
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding, brief
 from benchyard.reports.problems.facts import TrialFacts
 
 _HUNG = re.compile(
@@ -16,18 +16,18 @@ _TIMED_OUT = 124
 _EDGE = 600
 
 
-class HungCommandSignal(Signal):
+class HungCommandSignal(ProblemSignal):
     """Finds commands that were ended by a time limit of the agent."""
 
     summary = "a command did not end, and was killed after its time"
     helps = "run servers in the background and slow tests in parts; a longer limit in the agent's settings"
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return each such command."""
         if facts.actions is None:
             return None
         return [
-            Finding(brief(action.command), [action.step])
+            SignalFinding(brief(action.command), [action.step])
             for action, output in facts.outputs()
             if action.command is not None
             and (

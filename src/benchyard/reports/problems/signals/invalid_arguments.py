@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal, brief
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding, brief
 from benchyard.reports.problems.facts import TrialFacts
 
 _INVALID = re.compile(
@@ -16,18 +16,18 @@ _INVALID = re.compile(
 _EDGE = 500
 
 
-class InvalidArgumentsSignal(Signal):
+class InvalidArgumentsSignal(ProblemSignal):
     """Finds calls of tools with missing or invalid arguments."""
 
     summary = "the model called a tool with arguments that it does not take"
     helps = "another model, or a simpler tool in the agent's settings"
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return each such call."""
         if facts.actions is None:
             return None
         return [
-            Finding(brief(f"{action.tool}: {output}"), [action.step])
+            SignalFinding(brief(f"{action.tool}: {output}"), [action.step])
             for action, output in facts.outputs()
             if (action.command is None or action.is_error) and _INVALID.search(output[:_EDGE])
         ]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal, brief
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding, brief
 from benchyard.reports.problems.commands import runs_tests
 from benchyard.reports.problems.facts import ToolAction, TrialFacts
 
@@ -14,20 +14,20 @@ _FAILED = re.compile(
 )
 
 
-class LastTestFailureSignal(Signal):
+class LastTestFailureSignal(ProblemSignal):
     """Finds trials whose last test run did not succeed."""
 
     summary = "the agent's last run of tests failed"
     helps = "more time or a larger budget; `benchyard trial steps TRIAL --step N` shows the failing tests"
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return the last run of tests, if it failed."""
         if facts.actions is None:
             return None
         runs = [action for action in facts.actions if action.command and runs_tests(action.command)]
         if not runs or not _failed(runs[-1]):
             return []
-        return [Finding(brief(runs[-1].command or ""), [runs[-1].step])]
+        return [SignalFinding(brief(runs[-1].command or ""), [runs[-1].step])]
 
 
 def _failed(run: ToolAction) -> bool:

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Iterable, Sequence
 
-from benchyard.reports.problems.base import Finding, Signal
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding
 from benchyard.reports.problems.facts import AgentTurn, TrialFacts
 
 LEAST_TURNS = 15
@@ -11,13 +11,13 @@ _SHARE = 0.4
 _MOST_BYTES = 400_000
 
 
-class NoveltyLossSignal(Signal):
+class NoveltyLossSignal(ProblemSignal):
     """Finds trials whose last third says much less that is new than the first."""
 
     summary = "the last third of the work has much less that is new than the first"
     helps = "a limit of steps or a smaller `--trial-budget`; look where it stops getting anywhere"
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return where the last third begins, and how much less new it is by its compressed size."""
         if facts.turns is None:
             return None
@@ -28,7 +28,7 @@ class NoveltyLossSignal(Signal):
         first, last = _novelty(turns[:third]), _novelty(turns[-third:])
         if not first or last is None or last / first >= _SHARE:
             return []
-        return [Finding(f"{last / first:.0%} of the first third", [turns[-third].step, turns[-1].step])]
+        return [SignalFinding(f"{last / first:.0%} of the first third", [turns[-third].step, turns[-1].step])]
 
 
 def _novelty(turns: Sequence[AgentTurn]) -> float | None:

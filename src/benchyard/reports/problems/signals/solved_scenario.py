@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding
 from benchyard.reports.problems.facts import TrialFacts
 
 LEAST_ATTEMPTS = 3
 
 
-class SolvedScenarioSignal(Signal):
+class SolvedScenarioSignal(ProblemSignal):
     """Finds scenarios that every trial passed."""
 
     summary = "every attempt at the scenario passed, so it tells agents apart no longer"
@@ -17,11 +17,11 @@ class SolvedScenarioSignal(Signal):
     needs_peers = True
     depends_on_outcome = True
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return the number of attempts, if there are enough to tell."""
         if facts.peers is None:
             return None
         passed = [each.passed for each in facts.peers.trials if each.passed is not None]
         if len(passed) < LEAST_ATTEMPTS:
             return None
-        return [Finding(f"all {len(passed)} attempts passed")] if all(passed) else []
+        return [SignalFinding(f"all {len(passed)} attempts passed")] if all(passed) else []

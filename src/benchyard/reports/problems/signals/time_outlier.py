@@ -2,19 +2,19 @@
 
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding
 from benchyard.reports.problems.facts import TrialFacts
 from benchyard.reports.problems.outliers import is_outlier, middle
 
 
-class TimeOutlierSignal(Signal):
+class TimeOutlierSignal(ProblemSignal):
     """Finds trials whose time is far above that of the agent's other trials at the scenario."""
 
     summary = "the trial took far longer than the others at this scenario"
     helps = "look at its stages with `benchyard trial show TRIAL`; a shorter time limit bounds it"
     needs_peers = True
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return the time of this trial and in the middle."""
         if facts.peers is None or facts.working_ms is None:
             return None
@@ -23,4 +23,4 @@ class TimeOutlierSignal(Signal):
         if not verdict:
             return None if verdict is None else []
         own, usual = f"{facts.working_ms / 1000:.0f}s", f"{middle(known) / 1000:.0f}s"
-        return [Finding(f"{own}; the middle is {usual}")]
+        return [SignalFinding(f"{own}; the middle is {usual}")]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal, brief
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding, brief
 from benchyard.reports.problems.facts import TrialFacts
 
 _UNAPPLIED = re.compile(
@@ -16,7 +16,7 @@ _UNAPPLIED = re.compile(
 )
 
 
-class UnappliedEditSignal(Signal):
+class UnappliedEditSignal(ProblemSignal):
     """Finds edits and patches that were refused."""
 
     summary = "an edit of a file was not applied"
@@ -24,12 +24,12 @@ class UnappliedEditSignal(Signal):
         "an edit tool that suits the model, in the agent's settings; look at the step for the text it missed"
     )
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return each refused edit with its file."""
         if facts.actions is None:
             return None
         return [
-            Finding(brief(f"{', '.join(action.paths) or action.tool}: {output}"), [action.step])
+            SignalFinding(brief(f"{', '.join(action.paths) or action.tool}: {output}"), [action.step])
             for action, output in facts.outputs()
             if (action.is_edit or _is_patch(action.command)) and _UNAPPLIED.search(output)
         ]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal, brief
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding, brief
 from benchyard.reports.problems.facts import TrialFacts
 
 _UNKNOWN = re.compile(
@@ -15,18 +15,18 @@ _UNKNOWN = re.compile(
 _EDGE = 500
 
 
-class UnknownToolSignal(Signal):
+class UnknownToolSignal(ProblemSignal):
     """Finds calls of tools that the agent program does not have."""
 
     summary = "the model called a tool that the agent does not have"
     helps = "another model or an agent made for it; `benchyard job compare` shows whether that helps"
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return each such call."""
         if facts.actions is None:
             return None
         return [
-            Finding(brief(f"{action.tool}: {output}"), [action.step])
+            SignalFinding(brief(f"{action.tool}: {output}"), [action.step])
             for action, output in facts.outputs()
             if action.command is None and _UNKNOWN.search(output[:_EDGE])
         ]

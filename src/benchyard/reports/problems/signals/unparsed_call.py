@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal, stopped_by
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding, stopped_by
 from benchyard.reports.problems.facts import TrialFacts
 
 _WORDS = frozenset(
@@ -10,12 +10,12 @@ _WORDS = frozenset(
 )
 
 
-class UnparsedCallSignal(Signal):
+class UnparsedCallSignal(ProblemSignal):
     """Finds answers whose tool call the provider could not read."""
 
     summary = "the model wrote a call of a tool that could not be read"
     helps = "another model; small ones often write broken calls"
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return each such answer."""
         return stopped_by(facts, _WORDS)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal, brief
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding, brief
 from benchyard.reports.problems.facts import TrialFacts
 
 _MISSING = re.compile(
@@ -13,13 +13,13 @@ _MISSING = re.compile(
 )
 
 
-class MissingProgramSignal(Signal):
+class AbsentProgramSignal(ProblemSignal):
     """Finds programs and modules that were not found."""
 
     summary = "a program or module that the agent called is not installed"
     helps = "install it in the scenario's image or blueprint; see docs/guides/images.md"
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return each missing program once, with the steps."""
         if facts.actions is None:
             return None
@@ -28,4 +28,4 @@ class MissingProgramSignal(Signal):
             for found in _MISSING.finditer(output):
                 name = next(group for group in found.groups() if group is not None)
                 steps.setdefault(name, []).append(action.step)
-        return [Finding(brief(name), places) for name, places in steps.items()]
+        return [SignalFinding(brief(name), places) for name, places in steps.items()]

@@ -2,19 +2,19 @@
 
 from collections.abc import Iterable, Sequence
 
-from benchyard.reports.problems.base import Finding, Signal, brief
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding, brief
 from benchyard.reports.problems.facts import ToolAction, TrialFacts
 
 LEAST_LENGTH = 4
 
 
-class AlternatingCallsSignal(Signal):
+class CallAlternationSignal(ProblemSignal):
     """Finds two different calls in turns: A, B, A, B."""
 
     summary = "the agent went back and forth between the same two calls"
     helps = "a limit of steps in the agent's settings, or a `--trial-budget`; see docs/guides/jobs.md"
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return each stretch of alternating calls, as long as it goes."""
         actions = facts.actions
         if actions is None:
@@ -30,6 +30,6 @@ class AlternatingCallsSignal(Signal):
         return found
 
 
-def _finding(row: Sequence[ToolAction]) -> Finding:
+def _finding(row: Sequence[ToolAction]) -> SignalFinding:
     names = " and ".join(brief(each.command or each.tool, 70) for each in row[:2])
-    return Finding(f"{len(row)} calls in turns: {names}", [action.step for action in row])
+    return SignalFinding(f"{len(row)} calls in turns: {names}", [action.step for action in row])

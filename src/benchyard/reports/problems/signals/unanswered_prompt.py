@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal, brief
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding, brief
 from benchyard.reports.problems.facts import TrialFacts
 
 _WAITS = re.compile(
@@ -15,18 +15,18 @@ _WAITS = re.compile(
 )
 
 
-class WaitingPromptSignal(Signal):
+class UnansweredPromptSignal(ProblemSignal):
     """Finds pagers, debuggers and prompts."""
 
     summary = "a command waited for input: a pager, a password or a question"
     helps = "`GIT_PAGER=cat PAGER=cat DEBIAN_FRONTEND=noninteractive` in the scenario's environment variables"
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return each command whose result ends in such a wait."""
         if facts.actions is None:
             return None
         return [
-            Finding(brief(action.command or action.tool), [action.step])
+            SignalFinding(brief(action.command or action.tool), [action.step])
             for action, output in facts.outputs()
             if _WAITS.search(output.rstrip()[-300:])
         ]

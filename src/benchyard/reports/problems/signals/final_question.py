@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from benchyard.reports.problems.base import Finding, Signal, brief
+from benchyard.reports.problems.base import ProblemSignal, SignalFinding, brief
 from benchyard.reports.problems.facts import TrialFacts
 
 _ASKS = re.compile(
@@ -20,13 +20,13 @@ _REFUSES = re.compile(
 _END = 300
 
 
-class ClosingQuestionSignal(Signal):
+class FinalQuestionSignal(ProblemSignal):
     """Finds a last message that asks somebody, or declines."""
 
     summary = "the agent ended with a question or a refusal, and nobody answers"
     helps = "an agent setting for unattended work, or a sentence in the problem statement that nobody answers"
 
-    def find(self, facts: TrialFacts) -> Iterable[Finding] | None:
+    def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:
         """Return the end of the last message, if it asks or declines."""
         if facts.turns is None:
             return None
@@ -36,4 +36,4 @@ class ClosingQuestionSignal(Signal):
         end = last.message.strip()[-_END:]
         if not (end.endswith("?") or _ASKS.search(end) or _REFUSES.search(last.message[:_END])):
             return []
-        return [Finding(brief(end), [last.step])]
+        return [SignalFinding(brief(end), [last.step])]
