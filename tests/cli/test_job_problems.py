@@ -53,7 +53,9 @@ def ended_job(
     return job.id
 
 
-def test_problems_of_a_looping_agent_are_told_new_ones_first(typed: CommandLine, own: Client) -> None:
+def test_problems_of_a_looping_agent_are_told_new_ones_first(
+    typed: CommandLine, own: Client, server: RunningServer
+) -> None:
     public = next(iter(own.benchmarks.list_public(name="quickstart")))
     mark = secrets.token_hex(4)
     benchmark = own.benchmarks.create(name=f"problems-{mark}", scenario_ids=[public.scenario_ids[0]])
@@ -83,3 +85,7 @@ def test_problems_of_a_looping_agent_are_told_new_ones_first(typed: CommandLine,
     assert (refused.status, "absent-program" in refused.err) == (2, True)
     assert typed("job", "problems", f"second-{mark}", "--agent", "nobody").status == 2
     assert typed("job", "problems", "no-such-job").status == 4
+    findings = server.data / "problems" / f"{job_id}.jsonl"
+    assert findings.exists()
+    own.jobs.delete(job_id)
+    assert not findings.exists()
