@@ -3,10 +3,14 @@
 import io
 from typing import Any
 
+import pytest
+
+from benchyard.errors import UsageError
 from benchyard.models.reports.problems import ProblemFinding, ProblemsView, TrialFindings, TrialMeasures
 from benchyard.models.trials import FailureReason, Trial
 from benchyard.reports.problems.digests import make_findings, unread_trials, version_of
 from benchyard.reports.problems.job_problems import job_problems
+from benchyard.reports.problems.selection import selected_problems
 from tests.reports import scenes
 from tests.reports.problems.planted import ran, said, trajectory
 
@@ -128,3 +132,19 @@ def test_a_worker_makes_findings_of_what_is_kept() -> None:
     assert (whole.measures.n_actions, whole.measures.last_step, whole.unread) == (3, 5, None)
     assert partial.unread is not None
     assert "repeated-call" in partial.unknown
+
+
+def test_problems_of_one_agent_or_signal_are_selected() -> None:
+    job = scenes.job(agents=2, attempts=2)
+    every = [*trials([0.0, 0.0]), *trials([0.0, 0.0], agent=1)]
+    found = {each.id: findings_of(each, "failed-command") for each in every}
+    found[every[0].id] = findings_of(every[0], "failed-command", "repeated-call")
+    view = job_problems(job, every, found)
+    assert [each.signal for each in selected_problems(view, "agent-1", None).problems] == ["failed-command"]
+    assert {one.agent for one in selected_problems(view, "agent-1", None).problems[0].examples} == {1}
+    assert [each.n_found for each in selected_problems(view, None, "repeated-call").problems] == [1]
+    assert selected_problems(view, None, "call-alternation").problems == []
+    with pytest.raises(UsageError, match="agent-0, agent-1"):
+        selected_problems(view, "nobody", None)
+    with pytest.raises(UsageError, match="repeated-call"):
+        selected_problems(view, None, "no-such-signal")

@@ -35,7 +35,7 @@ from benchyard.reports.problems.prevalence import JudgedTrial, associations
 from benchyard.reports.problems.templates import templates_of
 
 MOST_GROUPS = 100
-_MOST_EXAMPLES = 3
+_LEAST_EXAMPLES, _MOST_EXAMPLES = 3, 10
 _MOST_TEMPLATE = 500
 
 
@@ -240,13 +240,16 @@ class _FindingTable:
 
 
 def _examples(rows: Sequence[tuple[Trial, list[ProblemFinding]]]) -> list[ProblemExample]:
-    """Return a few trials, of different scenarios and agents where there are any."""
-    first: dict[tuple[int, int], str] = {}
+    """Return a few trials: one of each agent, then of other scenarios."""
+    agents: dict[int, str] = {}
+    places: dict[tuple[int, int], str] = {}
     for trial, _ in rows:
-        first.setdefault((trial.scenario, trial.agent), trial.id)
-    chosen = set(first.values())
-    several = sorted(rows, key=lambda row: row[0].id not in chosen)[:_MOST_EXAMPLES]
-    return [_example(trial, found[0].detail, found[0].steps) for trial, found in several]
+        agents.setdefault(trial.agent, trial.id)
+        places.setdefault((trial.scenario, trial.agent), trial.id)
+    firsts, others = set(agents.values()), set(places.values())
+    several = sorted(rows, key=lambda row: (row[0].id not in firsts, row[0].id not in others))
+    most = max(_LEAST_EXAMPLES, min(len(agents), _MOST_EXAMPLES))
+    return [_example(trial, found[0].detail, found[0].steps) for trial, found in several[:most]]
 
 
 def _example(trial: Trial, detail: str, steps: Sequence[int]) -> ProblemExample:
@@ -295,7 +298,7 @@ def _group(job: Job, key: tuple[Any, ...], rows: Sequence[tuple[Trial, TrialFind
             _example(
                 trial, brief(_message(trial)), [found.measures.last_step] if found.measures.last_step else []
             )
-            for trial, found in rows[:_MOST_EXAMPLES]
+            for trial, found in rows[:_LEAST_EXAMPLES]
         ],
     )
 
