@@ -39,8 +39,7 @@ class StoredTrials:
 
     async def write(self, _: str, wanted: Sequence[tuple[str, str | None]], batch: EvidenceBatch) -> int:
         self.batches.append([id for id, _ in wanted])
-        for id, _ in wanted:
-            trial, content = self.kept[id]
+        for trial, content in (self.kept[id] for id, _ in wanted):
             os.write(batch.descriptor, content)
             item = {"trial": trial.model_dump(mode="json"), "trajectory": len(content)}
             batch.items.append({**item, "calls": None, "result": None, "tamper": None, "unread": None})
