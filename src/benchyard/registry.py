@@ -21,7 +21,15 @@ from typing import Any
 
 from benchyard.errors import NotFound, NotSupported
 
-_KINDS = {"devboxes": "Driver", "scorers": "Scorer", "agents": "Agent", "benchmarks": "Benchmark"}
+SIGNALS = "reports.problems.signals"
+"""The room of the signals of problems."""
+_KINDS = {
+    "devboxes": "Driver",
+    "scorers": "Scorer",
+    "agents": "Agent",
+    "benchmarks": "Benchmark",
+    SIGNALS: "Signal",
+}
 """Room -> the contract its extensions implement, which is how their class names end."""
 
 _FAMILIES = {"scorers": ("graders", "answers")}

@@ -13,6 +13,7 @@ from benchyard import errors
 from benchyard.cli.main import cli
 from benchyard.cli.serve import setting_option
 from benchyard.models.scenarios import NOTES, RULES_IN_METADATA, ScenarioOptions
+from benchyard.reports.problems.digests import signals
 from benchyard.settings import Settings, setting_fields
 from tests.house.tree import ROOT, modules
 
@@ -112,17 +113,30 @@ def rooms_table() -> Iterator[str]:
             yield f"| `{name}` | {cell(summary)} |"
 
 
+def signals_table() -> Iterator[str]:
+    """Every signal of a problem: what it finds, and what usually helps."""
+    yield "| signal | finds that | what usually helps |"
+    yield "|---|---|---|"
+    for name, each in signals().items():
+        yield f"| `{name}` | {cell(each.summary)} | {cell(each.helps)} |"
+
+
 def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-PAGES = (ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs/reference").glob("*.md")))
+PAGES = (
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "docs/guides/finding-problems.md",
+    *sorted((ROOT / "docs/reference").glob("*.md")),
+)
 PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "settings": settings_table,
     "scenario_fields": scenario_fields_table,
     "errors": errors_table,
     "commands": commands,
     "rooms": rooms_table,
+    "signals": signals_table,
 }
 
 

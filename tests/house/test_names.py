@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from tests.house.tree import PACKAGE, ROOT, Module, modules, unexcused
 
 MOST_MODULES = 25
-LISTS = frozenset({"api/routes", "agents", "store/migrations/versions", "client/sdk"})
+LISTS = frozenset(
+    {"api/routes", "agents", "store/migrations/versions", "client/sdk", "reports/problems/signals"}
+)
 """Folders that are plain lists of like things, as long as there are such things."""
 
 NOUNS = frozenset(

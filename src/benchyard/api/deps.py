@@ -9,6 +9,7 @@ from fastapi.requests import HTTPConnection
 
 from benchyard.api.job_reports import JobReports
 from benchyard.api.metrics import LeakCounts, ServerMetrics
+from benchyard.api.problem_reports import ProblemReports
 from benchyard.api.ssh.transport import SshServer
 from benchyard.engine.api_keys import ApiKeys
 from benchyard.engine.devboxes.live import LiveDevboxes
@@ -45,6 +46,7 @@ class Services:
     workers: Workers
     """Workers for data that clients send; data left by agents has other workers, so it cannot block these."""
     job_reports: JobReports
+    problem_reports: ProblemReports
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Event that is set when the server begins to stop: long-polls and streams end soon after."""
 

@@ -22,6 +22,7 @@ from benchyard.api.deps import Services
 from benchyard.api.job_reports import JobReports
 from benchyard.api.log import log_to_stderr, logger
 from benchyard.api.metrics import LeakCounts, ServerMetrics
+from benchyard.api.problem_reports import ProblemReports
 from benchyard.api.protocol import BoundedHttp, BoundedSocket
 from benchyard.api.ssh.transport import SshBehindTls, SshServer
 from benchyard.api.tls import Tls, open_tls
@@ -132,6 +133,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             ssh=await stack.enter_async_context(SshServer(settings, engine, host)),
             workers=workers,
             job_reports=JobReports(workers),
+            problem_reports=ProblemReports(tools.workers),
         )
 
 

@@ -19,6 +19,7 @@ from benchyard.engine.disk_use import DiskUse
 from benchyard.engine.images.blueprints import Blueprints
 from benchyard.engine.images.library import ImageLibrary, ImageUpkeep
 from benchyard.engine.images.transfers import Transfers
+from benchyard.engine.jobs.evidence import TrialEvidence
 from benchyard.engine.jobs.model_access import TrialModelAccess
 from benchyard.engine.jobs.request import JobRequestResolver
 from benchyard.engine.jobs.rescoring import JobRescorings
@@ -82,6 +83,7 @@ class Engine:
     traces: Traces
     scorer_validation: ScorerValidation
     jobs: Jobs
+    evidence: TrialEvidence
     agents: Agents
     gateway_configs: GatewayConfigs
     network_policies: NetworkPolicies
@@ -173,6 +175,7 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
             traces=traces,
             scorer_validation=ScorerValidation(tools, devboxes, scorers),
             jobs=jobs,
+            evidence=TrialEvidence(tools.settings.data, jobs, run_records, traces),
             deletions=deletions,
             removals=removals,
             retention=Retention(tools, removals, deletions, jobs, benchmark_runs, runs),

@@ -17,6 +17,7 @@ from benchyard.engine.background import devbox_key, removal_key, retry_store, ru
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import FINAL_KIND, SCORING_KIND
+from benchyard.engine.jobs.evidence import forget_findings
 from benchyard.engine.jobs.service import Jobs
 from benchyard.engine.network.gateway_access import Grants
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
@@ -190,6 +191,7 @@ class Removals:
                 await self._grants.forget(grant_id)
             for stored in await self._objects([run.id for run in removal.runs]):
                 await self._tools.objects.remove(stored.id)
+            await asyncio.to_thread(forget_findings, self._tools.settings.data, removal.subject)
             await retry_store(self._remove_rows, removal)
             await self._deletions.sweep(removal.scenario_ids)
             with contextlib.suppress(NotFound):

@@ -130,6 +130,7 @@ _ELSEWHERE = {
     "export": "benchyard.cli.job.export:export",
     "gate": "benchyard.cli.job.compare:gate",
     "logs": "benchyard.cli.job.logs:logs",
+    "problems": "benchyard.cli.job.problems:problems",
     "rescore": "benchyard.cli.job.rescore:rescore",
     "resume": "benchyard.cli.job.again:resume",
     "retry": "benchyard.cli.job.again:retry",

@@ -299,6 +299,7 @@ def _print_next(view: BenchmarkJobView, *, extended: bool = False) -> None:
         lines = [""] if extended else ["", *command_text(f"benchyard job summary {view.id} -e", "why:  ")]
         if name := _worst_scenario(view.benchmark_outcomes):
             lines += command_text(f"benchyard trial show {view.id} {shlex.quote(clean(name))}", "one:  ")
+        lines += command_text(f"benchyard job problems {view.id}", "all:  ")
         click.echo("\n".join([*lines, *command_text(f"benchyard job logs {view.id}", "logs: ")]))
 
 

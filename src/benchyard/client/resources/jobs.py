@@ -41,6 +41,7 @@ from benchyard.models.jobs import (
     RetryRequest,
 )
 from benchyard.models.removals import RemovalView
+from benchyard.models.reports.problems import BenchmarkProblemsView, ProblemsView
 from benchyard.models.trials import SuspectRule, TrialView
 
 SILENCE_SECONDS = 60.0
@@ -142,6 +143,9 @@ def _error(data: bytes) -> BenchyardError:
 
 FIRST_LOOK_SECONDS = 0.1
 LATER_LOOKS_SECONDS = 2.0
+_READING_PAUSE = 0.5
+_MOST_READINGS = 1000
+"""Requests after which what was read so far is returned."""
 _PATH = "/v1/benchmark_jobs"
 _PAUSE_FOR_EACH_LOOK = 10.0
 """Pause between looks, in durations of one look: polling for a large job must not keep the server busy."""
@@ -299,6 +303,27 @@ class Jobs(VerbGroup[S]):
         query: dict[str, str | None] = {"a": a, "b": b, "margin": str(margin), "max_unscored": max_unscored}
         query |= {"cluster": cluster, "suspect": suspect}
         return (yield from fetch(Request("GET", "/v1/gate", query), GateView))
+
+    @call
+    def problems(self, id: str) -> Steps[ProblemsView]:
+        """Find the problems of a job's trials that have ended, new ones first.
+
+        Trajectories are read once. Of a large job that takes several requests, which this waits for.
+        """
+        request = Request("GET", at(_PATH + "/{}/problems", id), timeout=SILENCE_SECONDS * 5)
+        view = yield from fetch(request, ProblemsView)
+        for _ in range(_MOST_READINGS):
+            if view.is_complete:
+                break
+            yield from pause(_READING_PAUSE)
+            view = yield from fetch(request, ProblemsView)
+        return view
+
+    @call
+    def problems_of(self, benchmark: str, limit: int = 10) -> Steps[BenchmarkProblemsView]:
+        """Show the prevalence of problems over the last jobs of a benchmark, by its id or name."""
+        query: dict[str, str | int] = {"benchmark": benchmark, "limit": limit}
+        return (yield from fetch(Request("GET", "/v1/problems", query), BenchmarkProblemsView))
 
     @call
     def artifacts(self, id: str, starting_after: str | None = None) -> Steps[ArtifactListView]:

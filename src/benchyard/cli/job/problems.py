@@ -1,0 +1,154 @@
+"""`benchyard job problems`: what went wrong in a job, where, and what usually helps."""
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from benchyard.cli.connection import connect
+from benchyard.cli.job.names import find_job
+from benchyard.cli.progress import spinner
+from benchyard.cli.render import (
+    command_text,
+    echo_sentence,
+    facts,
+    indented,
+    output_option,
+    show,
+    when,
+)
+from benchyard.client.plain_text import clean
+from benchyard.models.job_plans import count_text
+from benchyard.models.reports.problems import (
+    Association,
+    FailureGroup,
+    Problem,
+    ProblemExample,
+    ProblemsView,
+)
+from benchyard.reports.problems.selection import selected_problems
+
+_SHOWN_GROUPS = 5
+_SHOWN_TESTS = 3
+
+
+@click.command()
+@click.argument("given", metavar="ID|NAME")
+@click.option("--agent", metavar="AGENT[:MODEL]", help="Only problems and failures of this agent.")
+@click.option("--signal", metavar="NAME", help="Only this problem, with all its examples.")
+@output_option
+def problems(given: str, agent: str | None, signal: str | None, output: str) -> None:
+    """Show what went wrong in a job's trials: signals with their steps, and failures that are alike.
+
+    Nothing is asked of a model. New problems, which the last job of the same benchmark did not have, come
+    first. A problem `goes with failing` only where that holds inside scenarios and agents, corrected for the
+    number of problems.
+
+    \b
+      benchyard job problems my-job
+      benchyard job problems my-job --agent codex
+      benchyard job problems my-job --signal repeated-call
+      benchyard job problems my-job -o json
+    """
+    with connect() as client:
+        job = find_job(client, given)
+        with spinner("reading trajectories"):
+            view = client.jobs.problems(job.id)
+    view = selected_problems(view, agent, signal)
+    if output != "text":
+        show(view, output, "")
+        return
+    click.echo(_head(view))
+    for problem in view.problems:
+        click.echo()
+        _print_problem(problem, is_alone=signal is not None)
+    if signal is None:
+        _print_groups(view)
+    for note in view.notes:
+        click.echo()
+        echo_sentence(f"! {clean(note)}")
+
+
+def _head(view: ProblemsView) -> str:
+    new = sum(bool(each.is_new) for each in view.problems)
+    told = count_text(len(view.problems), "problem")
+    return facts(
+        {
+            "job": view.job_id,
+            "name": view.job_name,
+            "trials": f"{view.n_trials} ended, {view.n_with_trajectory} of them with a trajectory",
+            "unread": view.n_trials - view.n_read or None,
+            "found": told + (f", {new} new since {view.previous_job_id}" if view.previous_job_id else ""),
+        }
+    )
+
+
+def _print_problem(problem: Problem, *, is_alone: bool) -> None:
+    unit = "scenario" if problem.subject == "scenario" else "trial"
+    new = "new  " if problem.is_new else ""
+    count = f"{problem.n_found} of {count_text(problem.n_known, unit)}"
+    click.echo(f"{click.style(f'{new}{clean(problem.signal)}', bold=True)}  {count}")
+    _detail(problem.summary)
+    if problem.association is not None:
+        _detail(_association(problem.association))
+    if len(problem.agents) > 1:
+        _detail(", ".join(f"{clean(row.label)} {row.n_found} of {row.n_known}" for row in problem.agents))
+    for example in problem.examples if is_alone else problem.examples[:1]:
+        _print_example(example)
+    _detail(f"helps: {problem.helps}")
+
+
+def _detail(text: str) -> None:
+    first, *rest = indented(text, 4)
+    click.echo("\n".join([f"  {first}", *rest]))
+
+
+def _association(found: Association) -> str:
+    shares = [
+        f"{share:.0%} fail {word} it"
+        for share, word in ((found.failed_with, "with"), (found.failed_without, "without"))
+        if share is not None
+    ]
+    told = "; ".join(shares) or "no trial with it has a score"
+    if found.p is None:
+        return f"{told}; inside scenarios nothing can be tested"
+    claim = f"goes with {found.goes_with}" if found.goes_with else "inside scenarios no connection is shown"
+    return f"{claim}: {told}; p = {found.p:.2g} inside scenarios, {found.p_adjusted or 1.0:.2g} corrected"
+
+
+def _print_example(example: ProblemExample) -> None:
+    _detail(f"{clean(example.scenario_name)} #{example.attempt}: {clean(example.detail)}")
+    click.echo("\n".join(command_text(_command(example), "    ")))
+
+
+def _command(example: ProblemExample) -> str:
+    if example.steps:
+        return f"benchyard trial steps {example.trial_id} --step {example.steps[0]}"
+    return f"benchyard trial show {example.trial_id}"
+
+
+def _print_groups(view: ProblemsView) -> None:
+    if not view.groups:
+        return
+    click.echo(f"\n{click.style('failures that are alike', bold=True)}")
+    for group in view.groups[:_SHOWN_GROUPS]:
+        for line in _group_lines(group):
+            _detail(line)
+        for example in group.examples[:1]:
+            click.echo("\n".join(command_text(f"benchyard trial show {example.trial_id}", "    ")))
+    if view.n_groups > _SHOWN_GROUPS:
+        click.echo(f"... and {view.n_groups - _SHOWN_GROUPS} more; -o json shows more")
+
+
+def _group_lines(group: FailureGroup) -> Iterator[str]:
+    new = "new: " if group.is_new else ""
+    where = f" in {group.stage}" if group.stage else ""
+    yield f"{new}{count_text(group.n_trials, 'trial')}, {clean(group.kind)}{where}: {clean(group.template)}"
+    if group.failed_tests:
+        yield f"  failed tests: {_first(group.failed_tests)}"
+    scenarios = count_text(group.n_scenarios, "scenario")
+    yield f"  {_first(group.agents)}; {scenarios}; {when(group.first_time_ms)} to {when(group.last_time_ms)}"
+
+
+def _first(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN_TESTS
+    return ", ".join(clean(name) for name in names[:_SHOWN_TESTS]) + (f" and {more} more" if more > 0 else "")

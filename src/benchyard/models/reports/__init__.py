@@ -1,0 +1,1 @@
+"""Reports on jobs, as the wire shows them."""

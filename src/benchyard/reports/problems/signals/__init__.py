@@ -1,0 +1,1 @@
+"""The signals: each module is one."""
