@@ -115,7 +115,8 @@ def _pins(row: Row) -> EnvironmentPins:
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise DatasetError(f"environment_yml is not valid YAML: {' '.join(str(error).split())[:200]}") from error
+        problem = " ".join(str(error).split())[:200]
+        raise DatasetError(f"environment_yml is not valid YAML: {problem}") from error
     listed = document.get("dependencies") if isinstance(document, dict) else None
     version = "3"
     pip: dict[str, str] = {}
