@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from benchyard.errors import UsageError
 
-MOST_BYTES = 256 * 1024**2
+MOST_BYTES = 128 * 1024**2
 """Largest trajectory that is read step by step; a larger one can only be downloaded."""
 MOST_STEPS = 1_000_000
 MOST_NESTED = 8
@@ -51,9 +51,17 @@ class DocumentPiece:
 def json_line(value: Any) -> str:
     """Return a value as JSON without line breaks; numbers that JSON does not have become null."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        line = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
+        line = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
+    if line.isascii():
+        return line
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        # Half a surrogate pair, which JSON can escape but UTF-8 cannot encode.
+        return json.dumps(_finite(value), separators=(",", ":"))
+    return line
 
 
 def document_text(document: dict[str, Any]) -> str:
@@ -83,7 +91,7 @@ class TrajectoryDocument:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._scan = json.JSONDecoder().scan_once
+        self._decoder = json.JSONDecoder()
         self._steps = 0
         self.heads: list[TrajectoryHead] = []
         """The trajectories found so far: the main one, then those of sub-agents."""
@@ -181,9 +189,7 @@ class TrajectoryDocument:
     def _value(self) -> Any:
         self._next()
         try:
-            value, self._at = self._scan(self._text, self._at)
-        except StopIteration as error:
-            self._fail("no value", error.value)
+            value, self._at = self._decoder.raw_decode(self._text, self._at)
         except json.JSONDecodeError as error:
             # An open string reaches to the end of the text.
             is_open = error.msg.startswith("Unterminated string")
@@ -207,7 +213,7 @@ def document_of(content: bytes) -> TrajectoryDocument:
     """Return the document in a file; raises UsageError if it is too large, or no text."""
     if len(content) > MOST_BYTES:
         raise UsageError(
-            f"the trajectory has {len(content)} bytes, and steps are read of at most {MOST_BYTES}; download it"
+            f"the trajectory has {len(content)} bytes, and only up to {MOST_BYTES} are read; download it"
         )
     if not content.strip():
         raise UsageError("the trajectory is empty; it is still being written, or nothing was kept")
