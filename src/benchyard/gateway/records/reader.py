@@ -108,7 +108,7 @@ class NewCalls:
         """Return the body of a request with only what earlier requests did not have, and if it only adds."""
         apart = self._request(number)
         earlier = [self._request(each) for each in range(max(1, number - _REMEMBERED_CALLS), number)]
-        heads = {last for each in earlier for last in each.get("lists", {}).values()} | {0}
+        heads = {last for each in earlier for last in each.get("lists", {}).values()}
         known = {part for each in earlier for part in each.get("parts", {}).values()}
         body = apart.get("body")
         if not isinstance(body, dict):
@@ -116,8 +116,11 @@ class NewCalls:
         body = {**body}
         only_adds = True
         for key, last in apart.get("lists", {}).items():
-            body[key], link = ([], 0) if key in _NO_HISTORY else self._items_after(max(heads), last)
-            only_adds = only_adds and link in heads
+            if key in _NO_HISTORY:
+                body[key] = []
+                continue
+            body[key], link = self._items_after(max(heads, default=0), last)
+            only_adds = only_adds and (link in heads or not earlier)
         for key, part in apart.get("parts", {}).items():
             body[key] = None if part in known else _part(self._connection, part, self._parts)
         return body, only_adds
