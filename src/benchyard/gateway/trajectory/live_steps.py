@@ -82,10 +82,6 @@ def live_events(file: Path, cursor: LiveCursor, before_ms: int) -> Iterator[Live
 
 
 def _values(call: Call, known: set[str], steps: int) -> Iterator[dict[str, Any]]:
-    if is_failed(call):
-        reason = call.error or f"the provider answered {call.status}"
-        yield {"kind": "failure", "message": clean_text(f"a call of a model failed: {reason}"[:_MOST_SAID])}
-        return
     entries = [each for each in _entries(call) if _key(each) not in known]
     for entry in entries:
         for result in entry.results:
@@ -98,15 +94,18 @@ def _values(call: Call, known: set[str], steps: int) -> Iterator[dict[str, Any]]
     told = [
         NewEntry(replace(entry, results=()), may_be_old=False)
         for entry in entries
+        # The agent's own entries repeat answers of earlier calls.
         if entry.who in ("system", "user") and any(entry.pieces)
     ]
-    # The agent's own entries repeat answers of earlier calls.
     history = History(replace(call, request={}))
     turn = ConversationCall(call, told, history.reader.answer(call.response))
     turn.effort = history.reader.effort(call.request)
-    conversation = Conversation(0, history, history, turns=[turn])
-    for number, step in enumerate(StepBuilder(conversation).finish({}), start=steps + 1):
+    found = StepBuilder(Conversation(0, history, history, turns=[turn])).finish({})
+    for number, step in enumerate(found[:-1] if is_failed(call) else found, start=steps + 1):
         yield {"kind": "step", "number": number, "step": {**step, "step_id": number}}
+    if is_failed(call):
+        reason = call.error or f"the provider answered {call.status}"
+        yield {"kind": "failure", "message": clean_text(f"a call of a model failed: {reason}"[:_MOST_SAID])}
 
 
 def _entries(call: Call) -> list[ConversationEntry]:
