@@ -144,9 +144,11 @@ def test_failed_calls_are_told_and_repeated_ones_add_nothing(tmp_path: Path) -> 
     request = script.request()
     exchanges = [(request, None), (request, script.answer(Said("Here I am.")))]
     file = asyncio.run(record(tmp_path, "anthropic", exchanges))
-    assert [kind for kind, _ in told(list(live_events(file, LiveCursor(), FOREVER_MS)))] == [
-        "failure",
-        "step",
+    found = told(list(live_events(file, LiveCursor(), FOREVER_MS)))
+    assert found[1:] == [
+        ("step", PROMPT),
+        ("failure", "a call of a model failed: HTTP 500: null"),
+        ("step", "Here I am."),
     ]
 
 
