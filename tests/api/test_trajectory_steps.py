@@ -11,7 +11,7 @@ import pytest
 
 from benchyard.client import AsyncClient, Client, Server
 from benchyard.engine.runs.step_index import WHOLE_BYTES
-from benchyard.models.trajectories import LiveStep
+from benchyard.models.trajectories.live_steps import LiveStep
 from benchyard.scripted_model import RunningModel, Script, ScriptStep
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import good, refusal
@@ -66,6 +66,11 @@ def steps(run: Run, rest: str = "", **query: Any) -> httpx.Response:
     return run.api.get(f"/v1/scenarios/runs/{run.id}/steps{rest}", params=query)
 
 
+def between(run: Run, first: int, last: int | None = None, **query: str) -> httpx.Response:
+    end = {} if last is None else {"to": last}
+    return run.api.get(f"/v1/scenarios/runs/{run.id}/steps", params={"from": first, **end, **query})
+
+
 def test_steps_are_read_by_pieces(run: Run) -> None:
     good(run.post("traces", {"name": "ours.json", "kind": "atif", "trajectory": DOCUMENT}))
     # As an agent, or an earlier version of the server, wrote it.
@@ -79,10 +84,10 @@ def test_steps_are_read_by_pieces(run: Run) -> None:
         known = {"if-none-match": first.headers["etag"]}
         path = f"/v1/scenarios/runs/{run.id}/steps/index"
         assert run.api.get(path, params={"trace": trace}, headers=known).status_code == 304
-        some = good(steps(run, trace=trace, **{"from": 299}))
+        some = good(between(run, 299, trace=trace))
         assert [each["step"] for each in some["steps"]] == STEPS[298:]
         assert [each["number"] for each in some["steps"]] == [299, 300]
-        many = good(steps(run, trace=trace, **{"from": 1, "to": 300}))
+        many = good(between(run, 1, 300, trace=trace))
         assert (len(many["steps"]), many["next"]) == (200, 201)
         assert steps(run, "/300", trace=trace).json() == STEPS[299]
         found = good(steps(run, "/find", trace=trace, q="MESSAGE 30"))
@@ -107,8 +112,8 @@ def test_both_clients_read_them(run: Run, yard: RunningServer) -> None:
 def test_what_is_not_there_or_no_trajectory_is_said(run: Run) -> None:
     assert "the steps 1 to 300, and no step 301" in refusal(steps(run, "/301"), 404)
     assert "no step 0" in refusal(steps(run, "/0"), 404)
-    assert "smaller number first" in refusal(steps(run, **{"from": 5, "to": 4}), 400)
-    assert good(steps(run, **{"from": 10**9}))["steps"] == []
+    assert "smaller number first" in refusal(between(run, 5, 4), 400)
+    assert good(between(run, 10**9))["steps"] == []
     assert "no trace 'none'" in refusal(steps(run, "/index", trace="none"), 404)
     for name, content, told in (
         ("written.json", b'{"schema_version": "ATIF-v1.4", "ste', "still being written"),

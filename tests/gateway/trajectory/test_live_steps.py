@@ -59,7 +59,7 @@ def worked(script: Any, rounds: int) -> list[Exchange]:
     return found
 
 
-def told(events: list[LiveEvent]) -> list[tuple[str, str]]:
+def told(events: list[LiveEvent]) -> list[tuple[str, Any]]:
     """Kind and words of each event."""
     found = []
     for event in events:

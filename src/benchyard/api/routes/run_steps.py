@@ -20,7 +20,7 @@ from benchyard.api.step_answers import (
     range_answer,
     step_answer,
 )
-from benchyard.models.trajectories import FoundStepsView, StepIndexView, StepRangeView
+from benchyard.models.trajectories.steps import FoundStepsView, StepIndexView, StepRangeView
 
 router = APIRouter(prefix="/v1/scenarios/runs/{id}/steps", tags=["trajectories"], route_class=LazyRoute)
 

@@ -22,7 +22,7 @@ from benchyard.api.step_answers import (
 )
 from benchyard.errors import NotFound
 from benchyard.models.runs import ScenarioRun
-from benchyard.models.trajectories import FoundStepsView, StepIndexView, StepRangeView
+from benchyard.models.trajectories.steps import FoundStepsView, StepIndexView, StepRangeView
 
 router = APIRouter(prefix="/v1/trials/{id}/steps", tags=["trajectories"], route_class=LazyRoute)
 

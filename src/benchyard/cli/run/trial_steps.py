@@ -17,7 +17,8 @@ from benchyard.client.client import Client
 from benchyard.client.plain_text import clean
 from benchyard.errors import UsageError
 from benchyard.models.job_plans import count_text
-from benchyard.models.trajectories import LiveStep, StepIndexView
+from benchyard.models.trajectories.live_steps import LiveStep
+from benchyard.models.trajectories.steps import StepIndexView
 
 MOST_LINES = 1000
 """Number of steps that are listed unless a range is given."""

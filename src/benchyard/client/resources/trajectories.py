@@ -25,13 +25,8 @@ from benchyard.client.operations import (
     send,
 )
 from benchyard.errors import BenchyardError, ServerUnreachable, StillWaiting
-from benchyard.models.trajectories import (
-    FoundStepsView,
-    LiveStep,
-    NumberedStep,
-    StepIndexView,
-    StepRangeView,
-)
+from benchyard.models.trajectories.live_steps import LiveStep
+from benchyard.models.trajectories.steps import FoundStepsView, NumberedStep, StepIndexView, StepRangeView
 
 SILENCE_SECONDS = 60.0
 PATIENCE_SECONDS = 600.0

@@ -13,7 +13,7 @@ from benchyard.engine.redaction import Scrubber
 from benchyard.engine.runs.model_access import grant_id_of
 from benchyard.gateway.trajectory.live_steps import LiveCursor
 from benchyard.models.runs import RunState, ScenarioRun
-from benchyard.models.trajectories import LiveStep
+from benchyard.models.trajectories.live_steps import LiveStep
 from benchyard.store.collection import Collection
 from benchyard.workers.workers import WorkerLimits
 

@@ -45,7 +45,7 @@ _NO_STEPS = "it has no list of steps"
 
 
 class StepPlace(NamedTuple):
-    """Where a step lies: in the stored trajectory or in the index file, and its cut form in the latter."""
+    """Place of a step, in the stored trajectory or in the index file, and of its cut form in the latter."""
 
     offset: int
     length: int

@@ -1,6 +1,6 @@
-"""Steps of trajectories as the wire shows them: index, steps by their numbers, hits, steps as they come."""
+"""Steps of stored trajectories as the wire shows them: the index, steps by their numbers, and hits."""
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -89,22 +89,3 @@ class FoundStepsView(Model):
     found: list[FoundStep]
     total: int
     """Number of steps that contain it; more than are listed if there are many."""
-
-
-class LiveStep(Model):
-    """A piece of what an agent does, while it does it."""
-
-    kind: Literal["step", "observation", "failure", "end"]
-    """A new step, the result of an earlier step's tool call, a failed call of a model, or the agent's end."""
-    cursor: str = ""
-    """Place in the stream, to go on from."""
-    number: int | None = None
-    """Number of a new step within the stream."""
-    is_cut: bool = False
-    step: Any = None
-    """The step in ATIF."""
-    call_id: str | None = None
-    """Id of the tool call that an observation belongs to."""
-    content: Any = None
-    is_error: bool = False
-    message: str | None = None
