@@ -11,7 +11,9 @@ from benchyard.engine.devboxes.secrets import scrubber_of
 from benchyard.engine.network.gateway_access import CallRecords
 from benchyard.engine.redaction import Scrubber
 from benchyard.engine.runs.model_access import grant_id_of
+from benchyard.errors import UsageError
 from benchyard.gateway.trajectory.live_steps import LiveCursor
+from benchyard.models.jobs import TRIAL_KEY
 from benchyard.models.runs import RunState, ScenarioRun
 from benchyard.models.trajectories.live_steps import LiveStep
 from benchyard.store.collection import Collection
@@ -96,7 +98,9 @@ class LiveRunSteps:
 
     async def follow(self, run_id: str, cursor: str | None) -> AsyncIterator[bytes]:
         """Return the frames of a run's steps; raises NotFound, or UsageError for a wrong cursor."""
-        await self._runs.get(run_id)
+        own = await self._runs.get(run_id)
+        if trial_id := own.metadata.get(TRIAL_KEY):
+            raise UsageError(f"run {run_id} belongs to trial {trial_id}; follow the steps of that")
 
         async def scrubber() -> Scrubber:
             run = await self._runs.get(run_id)

@@ -212,8 +212,9 @@ class TrajectoryDocument:
 def document_of(content: bytes) -> TrajectoryDocument:
     """Return the document in a file; raises UsageError if it is too large, or no text."""
     if len(content) > MOST_BYTES:
+        most = MOST_BYTES // 1024**2
         raise UsageError(
-            f"the trajectory has {len(content)} bytes, and only up to {MOST_BYTES} are read; download it"
+            f"the trajectory has more than {most} MiB, which are not read by pieces; download it"
         )
     if not content.strip():
         raise UsageError("the trajectory is empty; it is still being written, or nothing was kept")
