@@ -23,9 +23,9 @@ from benchyard.models.trajectories.steps import StepIndexView
 MOST_LINES = 1000
 """Number of steps that are listed unless a range is given."""
 _WORDS = 160
-_TOOL = 12
+_TOOL = 10
 _HEAD = ["STEP", "SOURCE", "TOOL", "TOKENS", "COST", "FIRST WORDS"]
-_WIDTHS = (5, 6, _TOOL, 11, 8)
+_WIDTHS = (5, 6, _TOOL, 9, 7)
 _RIGHT = (0, 3, 4)
 """Columns that are aligned on the right."""
 
@@ -65,6 +65,8 @@ def steps(
         raise click.UsageError("choose one of --from and --to, --step, --find, --follow")
     with connect() as client:
         if follow:
+            if output == "text":
+                click.echo(_aligned(_HEAD))
             for event in client.trajectories.follow(given):
                 _tell(event, output)
         elif number is not None:
@@ -193,7 +195,9 @@ def _count(number: int | None) -> str:
 
 
 def _cost(cost: float | None) -> str:
-    return "" if cost is None else f"${cost:.4f}"
+    if cost is None:
+        return ""
+    return f"${cost:.4f}" if cost < 10 else f"${cost:.2f}"
 
 
 def _aligned(cells: Sequence[str]) -> str:
