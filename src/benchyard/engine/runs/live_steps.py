@@ -1,6 +1,7 @@
 """Steps of agents that still work, as a stream, from the calls that the gateway records."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,7 @@ async def follow_steps(tools: EngineContext, agent: AgentAtWork, cursor: LiveCur
 
     Looking costs two calls of `stat`; a worker reads the record only when it has changed.
     """
-    seen: object = None
+    seen: object = ()
     while True:
         # Asked first: what is recorded by then is told before the end.
         ended = await agent.reason_of_end()
@@ -62,7 +63,7 @@ async def follow_steps(tools: EngineContext, agent: AgentAtWork, cursor: LiveCur
         if not has_more:
             # A call that ended just now is told with the next look.
             is_settled = changed is None or now_ms() - changed[0] // 1_000_000 > 2 * _SETTLED_MS
-            seen = changed if is_settled else None
+            seen = changed if is_settled else ()
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
@@ -80,12 +81,14 @@ async def _frames(
 
 def _version(file: Path) -> tuple[int, int, int] | None:
     """Return a value that changes with a record: the time and the sizes of its files; None without any."""
-    try:
-        main = file.stat()
-        log = file.with_name(f"{file.name}-wal").stat()
-    except FileNotFoundError:
+    found = []
+    for each in (file, file.with_name(f"{file.name}-wal")):
+        # Of a record that nobody writes to, the log is gone.
+        with contextlib.suppress(FileNotFoundError):
+            found.append(each.stat())
+    if not found:
         return None
-    return max(main.st_mtime_ns, log.st_mtime_ns), main.st_size, log.st_size
+    return max(each.st_mtime_ns for each in found), found[0].st_size, found[-1].st_size
 
 
 class LiveRunSteps:
