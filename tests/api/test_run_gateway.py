@@ -148,7 +148,8 @@ def test_usage_and_trajectory_are_kept_and_shown_to_scorers(
     assert spent.total_tokens > 0
     assert (usage["input_tokens"], usage["output_tokens"]) == (spent.input_tokens, spent.output_tokens)
     assert (usage["model_calls"], usage["cost_usd"] > 0) == (2, True)
-    told, shown = map(json.loads, results(view)[0]["output"].splitlines()[:2])
+    first, _, rest = results(view)[0]["output"].partition("\n")
+    told, shown = json.loads(first), json.loads(rest.rpartition("\nscore=")[0])
     assert told["benchyard"]["usage"] == usage
     content = json.loads(trace(run, "trajectory.json"))
     assert shown == content

@@ -8,8 +8,8 @@ import pytest
 from benchyard.gateway.calls import TokenUsage
 from benchyard.gateway.trajectory.atif import Trajectory
 from benchyard.scripted_model import RunningModel, failing
-from tests.api.devbox import good
-from tests.e2e.agents import ALL, FULL, KEY, AgentYard, Named
+from tests.api.devbox import eventually, good
+from tests.e2e.agents import ALL, FULL, KEY, PATIENCE_SECONDS, AgentJob, AgentYard, Named
 
 SOLVED = ("fix-a-bug",)
 """What every agent solves in `make test`; `make agents` has all of quickstart."""
@@ -39,7 +39,9 @@ def test_an_agent_solves_scenarios_and_every_token_is_accounted_for(yard: AgentY
 @pytest.mark.parametrize("named", ALL, ids=str)
 def test_trajectory_has_the_totals_of_the_run(yard: AgentYard, named: Named) -> None:
     yard.model.reset()
-    row = yard.job(named.config(), names=SOLVED).row()
+    job = yard.job(named.config(), names=SOLVED)
+    live = live_steps(yard, job)
+    row = job.row()
     content = json.loads(yard.trace(row["scenario_run_id"], "trajectory.json"))
     trajectory = Trajectory.model_validate(content)
     spent = yard.model.ledger.total()
@@ -54,6 +56,23 @@ def test_trajectory_has_the_totals_of_the_run(yard: AgentYard, named: Named) -> 
     assert len(used) >= 2, content["steps"]
     # Also the last one, which some agents tell nobody of.
     assert all(step.observation and step.observation.results for step in used), content["steps"]
+    # Steps that came while it worked are those of the trajectory; calls for titles are among them.
+    told = [(each["message"], each.get("tool_calls")) for each in live]
+    said = [
+        (each["message"], each.get("tool_calls")) for each in content["steps"] if each["source"] == "agent"
+    ]
+    assert [each for each in told if each in said] == said
+
+
+def live_steps(yard: AgentYard, job: AgentJob) -> list[dict[str, Any]]:
+    """The agent's steps of a job's only trial, as they come."""
+    eventually(lambda: bool(job.trials()), "a trial")
+    (trial,) = job.trials()
+    stream = yard.api.get(f"/v1/trials/{trial['id']}/steps/live", timeout=PATIENCE_SECONDS).text
+    events = [json.loads(line.removeprefix("data: ")) for line in stream.splitlines() if line[:6] == "data: "]
+    assert events[-1]["kind"] == "end", events[-1]
+    steps = [event["step"] for event in events if event["kind"] == "step"]
+    return [step for step in steps if step["source"] == "agent"]
 
 
 def row_version(row: dict[str, Any], yard: AgentYard) -> str:

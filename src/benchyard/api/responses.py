@@ -59,20 +59,31 @@ async def _cancel(*tasks: "asyncio.Future[Any]") -> None:
     await asyncio.wait(tasks)
 
 
-def bytes_stream(services: Services, content: AsyncIterator[bytes]) -> StreamingResponse:
+def bytes_stream(
+    services: Services, content: AsyncIterator[bytes], media_type: str = "application/octet-stream"
+) -> StreamingResponse:
     """Return an answer with bytes as they arrive."""
-    return StreamingResponse(_until_stop(services, content), media_type="application/octet-stream")
+    return StreamingResponse(_until_stop(services, content), media_type=media_type)
 
 
 def event_stream(services: Services, events: AsyncIterator[BaseModel]) -> StreamingResponse:
     """Return an answer with events as they arrive, and comments in between that show it is alive."""
+    return frame_stream(services, (_frame(each) async for each in events))
+
+
+def frame_stream(services: Services, frames: AsyncIterator[bytes]) -> StreamingResponse:
+    """Return an answer with whole frames of events as they arrive; see `event_stream`."""
     headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-    return StreamingResponse(_frames(services, events), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_frames(services, frames), media_type="text/event-stream", headers=headers)
 
 
-async def _frames(services: Services, events: AsyncIterator[BaseModel]) -> AsyncIterator[str]:
+def _frame(event: BaseModel) -> bytes:
+    return f"data: {event.model_dump_json(exclude_none=True)}\n\n".encode()
+
+
+async def _frames(services: Services, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes | str]:
     stopping = asyncio.ensure_future(services.stopping.wait())
-    following = asyncio.ensure_future(_next(events))
+    following = asyncio.ensure_future(_next(frames))
     try:
         while not stopping.done():
             await asyncio.wait(
@@ -81,11 +92,11 @@ async def _frames(services: Services, events: AsyncIterator[BaseModel]) -> Async
             if not following.done():
                 yield ": still here\n\n"
                 continue
-            event = following.result()
-            if event is None:
+            frame = following.result()
+            if frame is None:
                 return
-            yield f"data: {event.model_dump_json(exclude_none=True)}\n\n"
-            following = asyncio.ensure_future(_next(events))
+            yield frame
+            following = asyncio.ensure_future(_next(frames))
         yield f"event: error\ndata: {json.dumps(_STOPPING)}\n\n"
     except BenchyardError as error:
         yield f"event: error\ndata: {json.dumps({**error.body(), 'code': error.http_status})}\n\n"

@@ -20,6 +20,7 @@ from benchyard.engine.images.blueprints import Blueprints
 from benchyard.engine.images.library import ImageLibrary, ImageUpkeep
 from benchyard.engine.images.transfers import Transfers
 from benchyard.engine.jobs.evidence import TrialEvidence
+from benchyard.engine.jobs.live_steps import LiveTrialSteps
 from benchyard.engine.jobs.model_access import TrialModelAccess
 from benchyard.engine.jobs.request import JobRequestResolver
 from benchyard.engine.jobs.rescoring import JobRescorings
@@ -34,11 +35,13 @@ from benchyard.engine.network.policies import NetworkPolicies
 from benchyard.engine.removals import Removals
 from benchyard.engine.retention import Retention
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
+from benchyard.engine.runs.live_steps import LiveRunSteps
 from benchyard.engine.runs.log_archive import RunLogs
 from benchyard.engine.runs.model_access import ModelSpending, RunGateways
 from benchyard.engine.runs.reference_reports import ReferenceReports
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.engine.runs.scoring import Scoring
+from benchyard.engine.runs.steps import TrajectorySteps
 from benchyard.engine.runs.traces import Traces
 from benchyard.engine.scenarios.benchmarks import Benchmarks
 from benchyard.engine.scenarios.custom_scorers import CustomScorers, ScorerValidation
@@ -81,6 +84,9 @@ class Engine:
     benchmark_runs: BenchmarkRuns
     run_logs: RunLogs
     traces: Traces
+    steps: TrajectorySteps
+    run_steps: LiveRunSteps
+    trial_steps: LiveTrialSteps
     scorer_validation: ScorerValidation
     jobs: Jobs
     evidence: TrialEvidence
@@ -173,6 +179,9 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
             benchmark_runs=benchmark_runs,
             run_logs=RunLogs(tools, runs),
             traces=traces,
+            steps=TrajectorySteps(tools),
+            run_steps=LiveRunSteps(tools, run_records, grants.records),
+            trial_steps=LiveTrialSteps(tools, job_store, access),
             scorer_validation=ScorerValidation(tools, devboxes, scorers),
             jobs=jobs,
             evidence=TrialEvidence(tools.settings.data, jobs, run_records, traces),

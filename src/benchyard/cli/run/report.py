@@ -113,6 +113,12 @@ def step_lines(trajectory: Mapping[str, Any], wanted: StepSelection) -> Iterator
         yield _left_out(before + 1, len(steps))
 
 
+def one_step(number: int, step: object) -> Iterator[str]:
+    """Yield a step of a trajectory, whole."""
+    known = step if isinstance(step, dict) else {"message": json.dumps(step, ensure_ascii=False)}
+    yield from _step(number, known, StepSelection())
+
+
 def trajectory_size(trajectory: Mapping[str, Any]) -> str:
     """Return the number of steps and of tool calls."""
     steps = [each for each in trajectory.get("steps", []) if isinstance(each, dict)]

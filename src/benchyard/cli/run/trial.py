@@ -10,6 +10,7 @@ import click
 from benchyard.cli.connection import connect
 from benchyard.cli.job.names import find_job
 from benchyard.cli.job.summary import conditions_once
+from benchyard.cli.lazy_group import Noun
 from benchyard.cli.options import IntRange
 from benchyard.cli.render import (
     command_text,
@@ -56,7 +57,10 @@ _ALL = StepSelection()
 _NO_DETAILS: Mapping[str, Any] = {"agent_executions": [], "trajectory": None}
 
 
-@click.group()
+_ELSEWHERE = {"steps": "benchyard.cli.run.trial_steps:steps"}
+
+
+@click.group(cls=Noun, places=_ELSEWHERE)
 def trial() -> None:
     """Look at trials: one attempt of one agent at one scenario of a job.
 

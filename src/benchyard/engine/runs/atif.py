@@ -5,6 +5,7 @@ import marshal
 from typing import BinaryIO
 
 from benchyard.errors import UsageError
+from benchyard.gateway.trajectory.documents import document_text
 from benchyard.workers.json_texts import ValueCount
 
 MOST_VALUES = 1_000_000
@@ -25,13 +26,9 @@ def check_atif(trajectory: object) -> None:
 
 
 def json_text(content: BinaryIO) -> bytes:
-    """Return a trajectory, given in the interpreter's own format, as JSON text."""
+    """Return a trajectory, given in the interpreter's own format, as JSON text with one step per line."""
     value = marshal.load(content)  # noqa: S302  (written by the server itself)
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:
-        # Half a surrogate pair, which JSON can escape but UTF-8 cannot encode.
-        return json.dumps(value, separators=(",", ":")).encode()
+    return document_text(value).encode()
 
 
 def is_atif(content: BinaryIO) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.devboxes.secrets import scrubber_of
 from benchyard.engine.ids import id_from_bytes
+from benchyard.engine.objects import OBJECT_PREFIX
 from benchyard.engine.runs.atif import check_atif
 from benchyard.errors import Conflict, NotFound, UsageError, WorkerFailed
 from benchyard.models.objects import ObjectRequest, ObjectState
@@ -21,7 +22,6 @@ _IS_ATIF = "benchyard.engine.runs.atif:is_atif"
 _WRITTEN = "benchyard.engine.runs.atif:json_text"
 _LIMITS = WorkerLimits(seconds=60, memory_bytes=4 * 1024**3, output_bytes=1024**3)
 _PIECE_BYTES = 256 * 1024
-_OBJECT_PREFIX = "obj_"
 
 
 class Traces:
@@ -79,7 +79,7 @@ class Traces:
         return (await scrubber_of(self._tools, run.devbox_id)).pieces(pieces)
 
     def _own_id(self, run_id: str, name: str) -> str:
-        return id_from_bytes(_OBJECT_PREFIX, self._tools.vault.derive("trial-logs", f"{run_id}/{name}"))
+        return id_from_bytes(OBJECT_PREFIX, self._tools.vault.derive("trial-logs", f"{run_id}/{name}"))
 
     async def _is_atif(self, object_id: str) -> bool:
         descriptor = await self._tools.objects.open_content(object_id)

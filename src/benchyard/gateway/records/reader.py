@@ -48,6 +48,103 @@ def read_calls(file: Path) -> Iterator[Call]:
             yield _call(connection, row, parts)
 
 
+@dataclass(frozen=True)
+class CallPosition:
+    """Place among calls in the order of their ends."""
+
+    ended_ms: int = 0
+    number: int = 0
+
+
+_MOST_ITEMS = 2000
+"""Most new items of a request that are read."""
+_IN_FLIGHT = 256
+"""Number of calls back within which one may end after a later one."""
+_REMEMBERED_CALLS = 32
+"""Number of calls back that are searched for the newest item of earlier requests."""
+_NO_HISTORY = frozenset({"tools"})
+
+
+@dataclass(frozen=True)
+class NewCall:
+    """A call with only the items of its request that were in no request before it."""
+
+    call: Call
+    only_adds: bool
+    """Whether the request is an earlier one with more at its end; else an item of it may be told again."""
+
+
+class NewCalls:
+    """Calls of a grant that ended lately.
+
+    The cost of a call does not grow with its conversation: the chain of its items is followed back only to
+    the newest item of earlier calls. An item that changed is read as a new one.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._connection.row_factory = sqlite3.Row
+        self._parts: dict[int, Any] = {}
+        self._requests: dict[int, dict[str, Any]] = {}
+
+    def after(self, place: CallPosition, before_ms: int, most: int) -> list[NewCall]:
+        """Return calls that ended after a place and before a time, in the order of their ends."""
+        rows = self._connection.execute(
+            "SELECT * FROM calls WHERE number > ? AND ended_ms IS NOT NULL AND ended_ms < ?"
+            " AND (ended_ms, number) > (?, ?) ORDER BY ended_ms, number LIMIT ?",
+            (place.number - _IN_FLIGHT, before_ms, place.ended_ms, place.number, most),
+        ).fetchall()
+        new = (self._new_part(row["number"]) for row in rows)
+        return [NewCall(_call_of(row, body), adds) for row, (body, adds) in zip(rows, new, strict=True)]
+
+    def before(self, number: int, most: int) -> list[Call]:
+        """Return the last calls before one, in the order of their numbers; answers are left out."""
+        rows = self._connection.execute(
+            "SELECT * FROM calls WHERE number BETWEEN ? AND ? ORDER BY number", (number - most, number - 1)
+        ).fetchall()
+        return [_call_of(dict(row) | {"ended_ms": None}, self._new_part(row["number"])[0]) for row in rows]
+
+    def _new_part(self, number: int) -> tuple[Any, bool]:
+        """Return the body of a request with only what earlier requests did not have, and if it only adds."""
+        apart = self._request(number)
+        earlier = [self._request(each) for each in range(max(1, number - _REMEMBERED_CALLS), number)]
+        heads = {last for each in earlier for last in each.get("lists", {}).values()}
+        known = {part for each in earlier for part in each.get("parts", {}).values()}
+        body = apart.get("body")
+        if not isinstance(body, dict):
+            return body, True
+        body = {**body}
+        only_adds = True
+        for key, last in apart.get("lists", {}).items():
+            if key in _NO_HISTORY:
+                body[key] = []
+                continue
+            body[key], link = self._items_after(max(heads, default=0), last)
+            only_adds = only_adds and (link in heads or not earlier)
+        for key, part in apart.get("parts", {}).items():
+            body[key] = None if part in known else _part(self._connection, part, self._parts)
+        return body, only_adds
+
+    def _items_after(self, newest: int, link: int) -> tuple[list[Any], int]:
+        """Return the items of a chain after the newest known one, and the link before them."""
+        found: list[Any] = []
+        while link > newest and len(found) < _MOST_ITEMS:
+            row = self._connection.execute("SELECT before, part FROM links WHERE id=?", (link,)).fetchone()
+            if row is None:
+                break
+            found.append(_part(self._connection, row["part"], self._parts))
+            link = row["before"]
+        return found[::-1], link
+
+    def _request(self, number: int) -> dict[str, Any]:
+        if number not in self._requests:
+            query = "SELECT request FROM calls WHERE number=?"
+            row = self._connection.execute(query, (number,)).fetchone()
+            packed = row["request"] if row is not None else None
+            self._requests[number] = json.loads(zlib.decompress(packed)) if packed else {}
+        return self._requests[number]
+
+
 @contextmanager
 def open_for_reading(file: Path) -> Iterator[sqlite3.Connection]:
     """Open a grant's file for reading; raises NotFound, StoreError."""
@@ -100,6 +197,10 @@ def is_unpriced(status: int) -> bool:
 
 
 def _call(connection: sqlite3.Connection, row: sqlite3.Row, parts: dict[int, Any]) -> Call:
+    return _call_of(row, _assemble(connection, row["request"], parts))
+
+
+def _call_of(row: sqlite3.Row | dict[str, Any], request: Any) -> Call:
     ended = row["ended_ms"] is not None
     return Call(
         number=row["number"],
@@ -110,7 +211,7 @@ def _call(connection: sqlite3.Connection, row: sqlite3.Row, parts: dict[int, Any
         status=row["status"] or 0,
         started_ms=row["started_ms"],
         ended_ms=row["ended_ms"] if ended else row["started_ms"],
-        request=_assemble(connection, row["request"], parts),
+        request=request,
         response=_response(row) if ended else None,
         first_byte_ms=row["first_byte_ms"],
         usage=None if row["usage"] is None else TokenUsage(**json.loads(row["usage"])),
@@ -120,7 +221,7 @@ def _call(connection: sqlite3.Connection, row: sqlite3.Row, parts: dict[int, Any
     )
 
 
-def _response(row: sqlite3.Row) -> Any:
+def _response(row: sqlite3.Row | dict[str, Any]) -> Any:
     dialect = catalog.dialect_named(row["dialect"])
     data = zlib.decompress(row["answer"])
     if dialect is None or not data:
