@@ -50,6 +50,12 @@ def test_an_agent_that_fails_counts_nothing_and_is_not_scored(http: httpx.Client
     assert (run["state"], run["failure_reason"]) == ("failed", reason["exception_message"])
 
 
+def test_an_agent_that_does_nothing_is_known_to_have_changed_nothing(http: httpx.Client) -> None:
+    row = Job(http, scenarios_spec([made(http)], {"name": "nop"})).row()
+    report = good(http.get(f"/v1/scenarios/runs/{row['scenario_run_id']}"))["tamper_report"]
+    assert (report["unknown"], report["changed_inside_total"], report["changed_outside_total"]) == ([], 0, 0)
+
+
 def test_time_that_is_over_kills_everything_and_what_is_left_is_scored(http: httpx.Client) -> None:
     late = "setsid sh -c 'while true; do sleep 0.2; date +%s.%N > /home/user/work/late; done' & "
     run = f"echo 0.5 > answer; {late} trap '' TERM; sleep 100"

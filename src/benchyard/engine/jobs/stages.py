@@ -167,6 +167,9 @@ async def provision(context: TrialContext) -> None:
         await _recall(context)
     elif context.devbox.status in ENDED:
         raise failure_of_devbox(context.devbox)
+    elif context.round == 1 and context.launch() is None and not tools.host.pretends:
+        # Without a program to start nothing is set up, which ends with the mark otherwise.
+        await tools.host.rooms.mark(context.devbox.id)
 
 
 async def _begin_run(context: TrialContext, run_id: str) -> ScenarioRun:
