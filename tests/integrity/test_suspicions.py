@@ -151,10 +151,24 @@ def test_no_way_to_put_a_program_there_hides_it(scored: Any, plant: str, named: 
     [
         ("sudo rm -f /usr/bin/python3", "/usr/bin/python3 of the system is deleted or made unusable"),
         ("sudo chmod 700 $(readlink -f /usr/bin/python3)", "of the system is deleted or made unusable"),
-        ("sudo rm /usr/bin/python3; sudo ln -s /nowhere /usr/bin/python3", "opened /usr/bin/python3"),
+        (
+            "sudo rm /usr/bin/python3; sudo ln -s /nowhere /usr/bin/python3",
+            "/usr/bin/python3 of the system is deleted or made unusable",
+        ),
         ("sudo rm -rf /usr/lib/python3.*", "/usr/lib/python3"),
+        ("for lib in /usr/lib/python3.*; do sudo rm -rf $lib; sudo mkdir $lib; done", "more of the system"),
+        ("sudo rm /usr/lib/python3.*/encodings/__init__.py", "/encodings/__init__.py of the system"),
+        ("sudo chmod 700 /usr/lib/python3.*/encodings", "/encodings of the system"),
+        (
+            "sudo mkdir /usr/lib/aaa; seq -f /usr/lib/aaa/%g 2000 | sudo xargs touch;"
+            " sudo rm -rf /usr/lib/python3.*/encodings",
+            "/encodings of the system",
+        ),
     ],
-    ids=["deleted", "closed", "leads-nowhere", "without-its-library"],
+    ids=[
+        *("deleted", "closed", "leads-nowhere", "without-its-library", "with-an-empty-library"),
+        *("without-a-module", "with-a-closed-module", "behind-a-flood"),
+    ],
 )
 def test_a_program_that_fails_because_it_is_gone_is_named(scored: Any, command: str, named: str) -> None:
     """A check for a mistake passes when what checks cannot run."""

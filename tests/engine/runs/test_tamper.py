@@ -11,7 +11,7 @@ PYTHON = "/usr/local/bin/python3"
 
 
 def change(path: str, kind: str = "added", type: str = "file", mode: int = 0o644) -> DiskChange:
-    return DiskChange(path, kind, type, mode, 1)
+    return DiskChange(path, kind, type, mode, 1, kind == "deleted")
 
 
 def changes(*found: DiskChange, total: int | None = None) -> DiskChanges:
@@ -34,7 +34,8 @@ def test_gravest_changes_come_first() -> None:
     found = findings(
         change("/aaa/plain"),
         change("/aaa", type="folder"),
-        change("/etc/gone", kind="deleted"),
+        change("/srv/gone", kind="deleted"),
+        change("/usr/lib/gone", kind="deleted"),
         change("/opt/tool", mode=0o755),
         change("/opt/x.pth"),
         change("/etc/profile"),
@@ -43,9 +44,10 @@ def test_gravest_changes_come_first() -> None:
     found.saw(["/srv/read"])
     report = found.report()
     assert paths(report) == [
-        "/srv/read", "/etc/profile", "/opt/tool", "/opt/x.pth", "/aaa/plain", "/aaa", "/etc/gone",
+        "/srv/read", "/usr/lib/gone", "/etc/profile", "/opt/tool", "/opt/x.pth", "/aaa/plain",
+        "/aaa", "/srv/gone",
     ]  # fmt: skip
-    assert [each.opened for each in report.changed_outside or ()] == [True] + [False] * 6
+    assert [each.opened for each in report.changed_outside or ()] == [True] + [False] * 7
     assert (report.opened_outside_total, report.notes, report.unknown) == (1, [], [])
 
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import IO, Any, NamedTuple
 
 from benchyard.devboxes.layers import report_lines, trees
-from benchyard.devboxes.layers.path_weight import LIGHTEST, PLAIN, weight
-from benchyard.devboxes.layers.stack import LayerStack, status_of
+from benchyard.devboxes.layers.path_weight import LIGHTEST, PLAIN, is_needed, weight
+from benchyard.devboxes.layers.stack import LayerStack, real_path, status_of
 from benchyard.devboxes.layers.trees import TreeCursor, create_file, is_opaque, is_whiteout, walk_tree
 
 CHANGES = "changes"
@@ -29,8 +29,13 @@ _TICK_SECONDS = 0.01
 """Longer than a tick of the kernel's clock for ctimes."""
 
 
-Listed = tuple[str, str, str, int, int]
-"""A changed path: its printable form, kind of change, type, permission bits and size."""
+_USABLE = 0o555
+"""Permission bits that let somebody read or run a file, or enter a folder."""
+_ACCESS_LIST = "system.posix_acl_access"
+_MADE_BY_THE_KERNEL = ("/dev", "/proc", "/sys")
+
+Listed = tuple[str, str, str, int, int, bool]
+"""A changed path: its printable form, kind of change, type, permission bits, size, and whether it is lost."""
 
 
 class MarkedEntry(NamedTuple):
@@ -145,8 +150,9 @@ def compare_tree(
     of the folders `aside` is neither listed nor counted. In new folders of those that are `counted`, fewer
     plain files are listed, and if there are many, not every file is looked at; the total is reported.
     """
-    with TreeCursor(path) as place, LayerStack(*below) as stack:
-        comparison = _Comparison(place, stack, manifest, aside, counted)
+    layers, beside = below
+    with TreeCursor(path) as place, LayerStack(*below) as stack, LayerStack((path, *layers), beside) as whole:
+        comparison = _Comparison(place, (stack, whole), manifest, aside, counted)
         walk_tree(comparison.visit, comparison.enter, comparison.leave)
         comparison.add_vanished()
     with os.fdopen(create_file(report, None), "w") as file:
@@ -159,13 +165,13 @@ class _Comparison:
     def __init__(
         self,
         place: TreeCursor,
-        stack: LayerStack,
+        stacks: tuple[LayerStack, LayerStack],
         manifest: str,
         aside: Sequence[str],
         counted: Sequence[str],
     ) -> None:
         self._place = place
-        self._stack = stack
+        self._stack, self._whole_disk = stacks
         self._counted = tuple(f"{path.rstrip('/')}/" for path in counted)
         self._aside = frozenset(path.rstrip("/") for path in aside)
         self._noted, self._whole, self._began = _read_mark(manifest)
@@ -287,25 +293,83 @@ class _Comparison:
         if now.is_whiteout:
             if before is None or not before.is_whiteout:
                 lower = self._below(name)
-                self._add(path, "deleted", lower.st_mode if lower else before.mode if before else 0, lower)
+                mode = lower.st_mode if lower else before.mode if before else 0
+                self._add(path, "deleted", mode, lower, lost=True)
             return
         is_folder = stat.S_ISDIR(now.mode)
-        kind = (_folder_kind if is_folder else _kind)(before, now, self._below(name))
+        lower = self._below(name)
+        kind = (_folder_kind if is_folder else _kind)(before, now, lower)
+        if kind is None and is_folder and (before is None or before.ctime_ns != now.ctime_ns):
+            kind = "modified" if self._has_access_list(name) else None
         if kind:
-            self._add(path, kind, now.mode, status)
+            existed = before.mode if before else lower.st_mode if lower else None
+            is_lost = existed is not None and is_needed(path) and self._is_lost(path, existed, now.mode)
+            self._add(path, kind, now.mode, status, lost=is_lost)
+        if now.is_opaque and kind == "modified":
+            self._add_hidden(path, name)
+
+    def _is_lost(self, path: str, before: int, now: int) -> bool:
+        """Tell whether programs that could use a path cannot any more; `before` and `now` are its modes."""
+        if stat.S_ISLNK(now):
+            return not self._leads(path)
+        if stat.S_IFMT(before) != stat.S_IFMT(now):
+            return not (stat.S_ISLNK(before) and stat.S_ISREG(now))
+        # Rights by name can take away what the bits allow, and the bits do not show them.
+        return bool(before & ~now & _USABLE) or self._has_access_list(path.rpartition("/")[2])
+
+    def _leads(self, link: str) -> bool:
+        """Tell whether a link leads to anything."""
+        target = real_path(self._whole_disk, link)
+        if f"{target}/".startswith(tuple(f"{each}/" for each in _MADE_BY_THE_KERNEL)):
+            return True
+        *folder, name = target.split("/")[1:]
+        whole = self._whole_disk
+        try:
+            found = whole.look(name) if name and whole.descend(folder) == len(folder) else None
+            return not name or (found is not None and not stat.S_ISLNK(found.status.st_mode))
+        finally:
+            while whole.depth:
+                whole.up()
+
+    def _has_access_list(self, name: str) -> bool:
+        place = f"/proc/self/fd/{self._place.fd}/{name}"
+        try:
+            return bool(os.getxattr(place, _ACCESS_LIST, follow_symlinks=False))
+        except OSError:
+            return False
+
+    def _add_hidden(self, folder: str, name: str) -> None:
+        """Add what a folder had in the layers below, if a new folder has taken its place."""
+        if self._adrift or not self._stack.down(name):
+            return
+        try:
+            found = [(each, self._stack.look(each)) for each in self._stack.names()]
+        finally:
+            self._stack.up()
+        inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._place.fd)
+        try:
+            for each, entry in found:
+                trees.check_stop()
+                path = f"{folder}/{each}"
+                if entry and path not in self._noted and status_of(each, inside) is None:
+                    self._add(path, "deleted", entry.status.st_mode, entry.status, lost=True)
+        finally:
+            os.close(inside)
 
     def add_vanished(self) -> None:
         """Add noted entries that are gone, unless their folder is gone too."""
         for path, entry in self._noted.items():
             is_aside = any(path.startswith(f"{folder}/") for folder in self._aside)
             if path.rpartition("/")[0] not in self._noted and not entry.is_whiteout and not is_aside:
-                self._add(path, "deleted", entry.mode, None)
+                self._add(path, "deleted", entry.mode, None, lost=True)
 
-    def _add(self, path: str, kind: str, mode: int, status: os.stat_result | None) -> None:
+    def _add(
+        self, path: str, kind: str, mode: int, status: os.stat_result | None, *, lost: bool = False
+    ) -> None:
         self._total += 1
         shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
         size = status.st_size if status and not stat.S_ISDIR(mode) else 0
-        found = (shown, kind, _type(mode), stat.S_IMODE(mode), size)
+        found = (shown, kind, _type(mode), stat.S_IMODE(mode), size, lost)
         self._listed[weight(*found[:4])].append(found)
         self._count += 1
         self._characters += len(shown)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from benchyard.agents.base import PROMPT_FILE
-from benchyard.devboxes.layers.path_weight import is_of_system, weight
+from benchyard.devboxes.layers.path_weight import is_needed, is_of_system, weight
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import SCORING_KIND
 from benchyard.errors import BenchyardError, Conflict, NotFound
@@ -179,7 +179,8 @@ class TamperFindings:
         late = [
             each
             for each in found.changes
-            if each.type != "folder" and _MADE_BY_PYTHON not in each.path and not self.work.has(each.path)
+            if (each.type != "folder" or each.is_lost) and _MADE_BY_PYTHON not in each.path
+            if not self.work.has(each.path)
             if is_of_system(each.path) or self.work.is_hidden(each.path)
         ]
         self.changed_while_scored = [each.path for each in sorted(late, key=_weight)][:MOST_SHOWN]
@@ -248,7 +249,7 @@ class TamperFindings:
             self.why_unknown.append("what was changed is not known: it was not found out when it was scored")
             return
         found = tuple(
-            DiskChange(each.path, each.kind, each.type, each.mode or 0, each.size or 0)
+            DiskChange(each.path, each.kind, each.type, each.mode or 0, each.size or 0, each.lost)
             for each in report.changed_outside
         )
         self.notes += [note for note in report.notes if note == NO_NETWORK_NOTE]
@@ -381,7 +382,10 @@ class TamperFindings:
         if found is None:
             return None
         opened = self._opened or set()
-        ordered = sorted(found, key=lambda each: (each.path not in opened, _weight(each), each.path))
+        ordered = sorted(
+            found,
+            key=lambda each: (each.path not in opened, not _is_missed(each), _weight(each), each.path),
+        )
         return [
             ChangedFile(
                 path=each.path,
@@ -390,6 +394,7 @@ class TamperFindings:
                 mode=each.mode,
                 size=each.size,
                 opened=each.path in opened,
+                lost=each.is_lost,
             )
             for each in _first(ordered, name, MOST_SHOWN, notes, total)
         ]
@@ -428,6 +433,11 @@ class TamperFindings:
 
 def _weight(change: DiskChange) -> int:
     return weight(change.path, change.kind, change.type, change.mode)
+
+
+def _is_missed(change: DiskChange) -> bool:
+    """Tell whether programs may not run, or fail, because a path is lost."""
+    return change.is_lost and is_needed(change.path)
 
 
 def _can_be_opened(change: DiskChange) -> bool:
