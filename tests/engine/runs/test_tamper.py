@@ -166,7 +166,8 @@ def test_the_system_is_no_part_of_work_that_lies_above_it(folder: str, path: str
 )
 def test_files_that_git_runs_are_not_work(inner: str, is_work: bool) -> None:
     assert WORK.has(f"/home/user/work/{inner}") == is_work
-    assert WorkPaths(("/home/user/work/.git",)).has("/home/user/work/.git/hooks/post-checkout")
+    assert WorkPaths(("/home/user/work/.git/hooks",)).has("/home/user/work/.git/hooks/post-checkout")
+    assert not WorkPaths(("/home/user/work/.git",)).has("/home/user/work/.git/hooks/post-checkout")
 
 
 def test_a_report_that_is_kept_can_be_gone_on_from() -> None:

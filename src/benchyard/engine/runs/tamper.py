@@ -12,6 +12,7 @@ from benchyard.agents.base import PROMPT_FILE
 from benchyard.devboxes.layers.path_weight import is_needed, is_of_system, weight
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import SCORING_KIND
+from benchyard.engine.runs import repository_settings
 from benchyard.errors import BenchyardError, Conflict, NotFound
 from benchyard.hosts import executions
 from benchyard.hosts.grading import CarriedAnswer, DiskChange, DiskChanges
@@ -30,24 +31,9 @@ NO_NETWORK_NOTE = (
 )
 _MOST_ASIDE = 16
 _SETS_ID = 0o6000
-_REPOSITORY = ".git"
-_HOOKS = "hooks/"
-_BY_GIT_ITSELF = frozenset({"info/attributes", "objects/info/alternates", "info/grafts"})
-"""Files of a repository that git obeys by itself, and that no work needs; hooks are such files too."""
 _MADE_BY_PYTHON = "/__pycache__/"
 
 T = TypeVar("T")
-
-
-def _is_for_git(path: str) -> bool:
-    """Tell whether git runs or obeys a file whenever it is called, as a scorer may do."""
-    _, is_found, inner = path.partition(f"/{_REPOSITORY}/")
-    if not is_found:
-        return False
-    if inner.startswith("modules/"):
-        inner = inner[max(inner.rfind(f"/{_HOOKS}"), inner.rfind("/info/"), 0) + 1 :]
-    is_hook = inner.startswith(_HOOKS) and not inner.endswith(".sample")
-    return is_hook or inner in _BY_GIT_ITSELF
 
 
 @dataclass(frozen=True)
@@ -66,7 +52,7 @@ class WorkPaths:
         if home is None or not (path == home or path.startswith(f"{home.rstrip('/')}/")):
             return False
         first = path.removeprefix(home).strip("/").partition("/")[0]
-        return first.startswith(".") and first != _REPOSITORY
+        return first.startswith(".") and first != repository_settings.REPOSITORY
 
     @cached_property
     def _own_home(self) -> str | None:
@@ -75,7 +61,7 @@ class WorkPaths:
     def has(self, path: str) -> bool:
         """Tell whether a path is part of the work; folders of the system are not, if the work is above them.
 
-        Files that git runs or obeys by itself are not either, if the work contains the repository.
+        Files that git runs or obeys by itself are not either, unless a folder in the repository is named.
         """
         # Cached: called several times for each changed path.
         known = self._known.get(path)
@@ -88,9 +74,10 @@ class WorkPaths:
         return {}
 
     def _has(self, path: str) -> bool:
-        if _is_for_git(path):
+        if repository_settings.is_obeyed(path):
             return any(
-                _REPOSITORY in folder.split("/") and is_inside(path, folder) for folder in self.folders
+                f"/{repository_settings.REPOSITORY}/" in folder and is_inside(path, folder)
+                for folder in self.folders
             )
         if self.is_hidden(path):
             home = self._own_home or "/"
@@ -139,6 +126,8 @@ class TamperFindings:
     _opened: set[str] | None = None
     """None until the first scorer is done."""
     _unwatched: set[str] = field(default_factory=set)
+    _no_work: set[str] = field(default_factory=set)
+    """Paths among the work by which git behaves in another way, as no work needs."""
     _is_blind: bool = False
     """True if the files opened by some scorer are unknown."""
 
@@ -279,10 +268,30 @@ class TamperFindings:
         """Tell whether scorers get a path as the work left it, and not as it was at the start."""
         return self.carried.has(path) if self.carried else self.work.carries(path)
 
+    def settings_to_read(self) -> list[str]:
+        """Return the changed settings of repositories that scorers get as the work left them."""
+        return [
+            each.path
+            for each in self._all()
+            if repository_settings.is_to_be_read(each.path)
+            if each.kind != "deleted" and self._is_graded(each.path) and self.work.has(each.path)
+        ]
+
+    def note_settings(self, path: str) -> None:
+        """Note settings of a repository that change how git behaves: they are no part of the work."""
+        self._no_work.add(path)
+
+    def _is_work(self, change: DiskChange) -> bool:
+        return (
+            self.work.has(change.path)
+            and change.path not in self._no_work
+            and not repository_settings.is_replaced(change.path, change.kind, change.type)
+        )
+
     def watched(self) -> list[str]:
         """Return the changed files whose opening is to be noted, the weightiest first."""
         found = [each for each in self._all() if _can_be_opened(each) and self._is_graded(each.path)]
-        found.sort(key=lambda each: (self.work.has(each.path), _weight(each), each.path))
+        found.sort(key=lambda each: (self._is_work(each), _weight(each), each.path))
         paths = list(dict.fromkeys(each.path for each in found))
         self._unwatched.update(paths[MOST_WATCHED:])
         return paths[:MOST_WATCHED]
@@ -303,7 +312,7 @@ class TamperFindings:
         ways = {
             each.path
             for each in self._all()
-            if each.type in ("folder", "link") and each.kind != "deleted" and not self.work.has(each.path)
+            if each.type in ("folder", "link") and each.kind != "deleted" and not self._is_work(each)
             if any(is_inside(path, each.path) for path in paths)
         }
         if ways and not self._is_blind:
@@ -359,15 +368,15 @@ class TamperFindings:
         return [
             each
             for each in self._all()
-            if not self.work.has(each.path)
+            if not self._is_work(each)
             # Written by the engine itself in later rounds.
             if each.path != PROMPT_FILE or each.path in opened
         ]
 
     def _outside_total(self) -> int | None:
-        if self.outside is not None and len(self.work.aside) == len(self.work.folders):
-            return self.outside.total
         outside = self._outside()
+        if self.outside is not None and len(self.work.aside) == len(self.work.folders):
+            return max(self.outside.total, len(outside or ()))
         return None if outside is None else len(outside)
 
     def _is_special(self, change: DiskChange) -> bool:
@@ -404,7 +413,11 @@ class TamperFindings:
         known = {each.path: each for each in self._all()}
         ordered = sorted(
             self._opened or (),
-            key=lambda path: (self.work.has(path), _weight(known[path]) if path in known else 0, path),
+            key=lambda path: (
+                self._is_work(known[path]) if path in known else self.work.has(path),
+                _weight(known[path]) if path in known else 0,
+                path,
+            ),
         )
         return _first(ordered, "opened_by_scorers", MOST_SHOWN, notes)
 
