@@ -138,3 +138,17 @@ def test_what_programs_cannot_use_any_more_is_lost(tmp_path: Path) -> None:
     assert {found[path][0] for path in hidden} == {"deleted"}
     assert found["/usr/lib/kept"] == found["/usr/lib/ahead"] == ("modified", False)
     assert [path for path in sorted(hidden) if is_needed(path)] == ["/usr/lib/anew/inner"]
+
+
+def test_what_honest_work_deletes_is_not_needed() -> None:
+    for path in (
+        *("/usr/lib/python3.11/EXTERNALLY-MANAGED", "/usr/lib/python3/dist-packages/__pycache__/six.pyc"),
+        *("/usr/local/lib/python3.11/site-packages/six-1.0.dist-info", "/usr/share/nginx/html/index.html"),
+        *("/etc/nginx/sites-enabled/default", "/etc/apt/sources.list", "/var/lib/apt/lists", "/tmp/x"),
+    ):
+        assert not is_needed(path), path
+    for path in (
+        *("/bin", "/usr/bin/awk", "/lib64/ld-linux-x86-64.so.2", "/usr/lib/python3.11/json", "/etc/hosts"),
+        *("/etc/alternatives/awk", "/usr/share/perl/5.36/List/Util.pm", "/opt/conda/bin/python", "/etc/ssl"),
+    ):
+        assert is_needed(path), path

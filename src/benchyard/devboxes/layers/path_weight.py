@@ -18,7 +18,8 @@ _NEEDED = re.compile(
     r"|/etc(/[^/]*)?$|/etc/(alternatives|ld\.so\.conf\.d|perl|ssl|(python|java)[^/]*)(/|$)"
 )
 _NEEDLESS = re.compile(
-    r"/(__pycache__|share/(bug|doc|info|lintian|locale|man)|[^/]+\.(dist|egg)-info)(/|$)"
+    r"/(__pycache__|share/(apache2|bug|doc|info|lintian|locale|man|nginx)|[^/]+\.(dist|egg)-info)(/|$)"
+    r"|/EXTERNALLY-MANAGED$"
     r"|\.(a|la|md|pyc|rst|txt)$|[~-]$|/etc/\.[^/]*$"
 )
 _EXECUTABLE_OR_SET_ID = 0o6111
