@@ -386,6 +386,26 @@ class TestLive:
         assert row["score"] == 1.0, row
         assert f"{named} was changed outside of the work while it was scored" in row["suspicions"]
 
+    def test_a_program_that_was_there_for_a_moment_is_told(self, http: httpx.Client) -> None:
+        """It is taken away as soon as it has passed for the graders' own; only its folder has changed."""
+        waits = (
+            "until ls -d /run/benchyard-?????*; do sleep 0.01; done; cp late /usr/local/bin/python3;"
+            " until test -e ran; do sleep 0.01; done; rm /usr/local/bin/python3; touch gone"
+        )
+        plant = (
+            f"cd {WORK}; printf '#!/bin/sh\\ntouch {WORK}/ran\\n' > late; chmod 755 late;"
+            f" sudo setsid sh -c '{waits}' > /dev/null 2>&1 & sleep 0.2"
+        )
+        grade = (
+            "for i in $(seq 500); do test -e /usr/local/bin/python3 && break; sleep 0.02; done;"
+            " python3 answer.py && echo 1 || echo 0; for i in $(seq 500); do test -e gone && break;"
+            " sleep 0.02; done >&2"
+        )
+        id = made(http, bash(grade), scoring_isolation="live")
+        row = Job(http, scenarios_spec([id], agent(plant))).row()
+        assert row["score"] == 1.0, row
+        assert "/usr/local/bin was changed outside of the work while it was scored" in row["suspicions"]
+
     def test_changes_of_scorers_are_known_by_the_reference(self, http: httpx.Client) -> None:
         own = {**bash("touch /usr/local/installed; test -e answer.py && echo 1 || echo 0"), "user": "root"}
         id = made(http, own, scoring_isolation="live", reference_output="#!/bin/sh\necho > answer.py")

@@ -152,3 +152,30 @@ def test_what_honest_work_deletes_is_not_needed() -> None:
         *("/etc/alternatives/awk", "/usr/share/perl/5.36/List/Util.pm", "/opt/conda/bin/python", "/etc/ssl"),
     ):
         assert is_needed(path), path
+
+
+def test_what_was_there_for_a_while_leaves_its_folder_changed(tmp_path: Path) -> None:
+    """A program that is put before the graders' own, and taken away when it was run."""
+    base, tree = tmp_path / "base", tmp_path / "tree"
+    for name in ("usr/bin", "usr/lib/deep", "usr/share/doc", "usr/sbin", "etc"):
+        (base / name).mkdir(parents=True)
+    for name in ("usr/bin", "usr/games"):
+        (tree / name).mkdir(parents=True)
+    changes.note_tree(str(tree), str(tmp_path / "mark"))
+    # As the overlay does it: folders are copied up for what is made in them.
+    for name in ("usr/bin", "usr/sbin", "usr/share/doc", "etc"):
+        (tree / name).mkdir(parents=True, exist_ok=True)
+        (tree / name / "tool").touch()
+        (tree / name / "tool").unlink()
+    (tree / "usr/lib/deep").mkdir(parents=True)
+    (tree / "usr/lib/deep/new").touch()
+    (tree / "etc/hosts").touch()
+    report = tmp_path / "report"
+    changes.compare_tree(str(tree), str(tmp_path / "mark"), ([str(base)], []), str(report), [])
+    found = {each[0]: tuple(each[1:3]) for each in json.loads(report.read_text())["changes"]}
+    assert found == {
+        "/usr/bin": ("modified", "folder"),
+        "/usr/sbin": ("modified", "folder"),
+        "/usr/lib/deep/new": ("added", "file"),
+        "/etc/hosts": ("added", "file"),
+    }

@@ -155,6 +155,7 @@ def compare_tree(
         comparison = _Comparison(place, (stack, whole), manifest, aside, counted)
         walk_tree(comparison.visit, comparison.enter, comparison.leave)
         comparison.add_vanished()
+        comparison.add_stirred()
     with os.fdopen(create_file(report, None), "w") as file:
         report_lines.write(file, comparison.facts(), CHANGES, comparison.changes())
 
@@ -187,6 +188,8 @@ class _Comparison:
         self._looked = self._of_work = 0
         """Entries of counted new folders that were looked at, and plain ones that were listed."""
         self._truncated = False
+        self._stirred: dict[str, tuple[int, os.stat_result]] = {}
+        """Folders of a system that nothing explains so far: something was there for a while, and went."""
 
     def visit(self) -> list[str]:
         prefix = _prefix(self._place)
@@ -203,6 +206,8 @@ class _Comparison:
                 continue
             path = prefix + name
             before = self._noted.pop(path, None)
+            if before is None:
+                self._stirred.pop(prefix.rstrip("/"), None)
             if path in self._aside:
                 self._forget_below(path)
                 continue
@@ -305,6 +310,8 @@ class _Comparison:
             existed = before.mode if before else lower.st_mode if lower else None
             is_lost = existed is not None and is_needed(path) and self._is_lost(path, existed, now.mode)
             self._add(path, kind, now.mode, status, lost=is_lost)
+        elif is_folder and (before is None or before.ctime_ns != now.ctime_ns) and is_needed(path):
+            self._stirred[path] = now.mode, status
         if now.is_opaque and kind == "modified":
             self._add_hidden(path, name)
 
@@ -363,10 +370,16 @@ class _Comparison:
             if path.rpartition("/")[0] not in self._noted and not entry.is_whiteout and not is_aside:
                 self._add(path, "deleted", entry.mode, None, lost=True)
 
+    def add_stirred(self) -> None:
+        """Add folders of a system in which something was for a while; the others are explained by changes."""
+        for path, (mode, status) in list(self._stirred.items()):
+            self._add(path, "modified", mode, status)
+
     def _add(
         self, path: str, kind: str, mode: int, status: os.stat_result | None, *, lost: bool = False
     ) -> None:
         self._total += 1
+        self._stirred.pop(path.rpartition("/")[0], None)
         shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
         size = status.st_size if status and not stat.S_ISDIR(mode) else 0
         found = (shown, kind, _type(mode), stat.S_IMODE(mode), size, lost)

@@ -165,16 +165,23 @@ class TamperFindings:
                 found = None
         if found is None:
             return
+        self.changed_while_scored = self._late(found)
+        if found.truncated:
+            self.why_unknown.append("more was changed while it was scored than can be listed")
+
+    def _late(self, found: DiskChanges) -> list[str]:
+        """Return the paths by whose change during a scoring programs behave in another way."""
         late = [
             each
             for each in found.changes
-            if (each.type != "folder" or each.is_lost) and _MADE_BY_PYTHON not in each.path
+            # The content of a new folder is listed itself.
+            if (each.type != "folder" or each.kind != "added") and _MADE_BY_PYTHON not in each.path
             if not self.work.has(each.path)
-            if is_of_system(each.path) or self.work.is_hidden(each.path)
+            if is_of_system(each.path)
+            or self.work.is_hidden(each.path)
+            or repository_settings.is_obeyed(each.path)
         ]
-        self.changed_while_scored = [each.path for each in sorted(late, key=_weight)][:MOST_SHOWN]
-        if found.truncated:
-            self.why_unknown.append("more was changed while it was scored than can be listed")
+        return [each.path for each in sorted(late, key=_weight)][:MOST_SHOWN]
 
     async def freeze(self, tools: EngineContext, devbox_id: str, image_id: str) -> None:
         """Freeze the disk of a devbox as an image, and note its changes up to that moment."""
