@@ -8,7 +8,9 @@ import json
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import cached_property
 from typing import IO, Any, NamedTuple
 
 from benchyard.devboxes.layers import report_lines, trees
@@ -151,8 +153,12 @@ def compare_tree(
     plain files are listed, and if there are many, not every file is looked at; the total is reported.
     """
     layers, beside = below
-    with TreeCursor(path) as place, LayerStack(*below) as stack, LayerStack((path, *layers), beside) as whole:
-        comparison = _Comparison(place, (stack, whole), manifest, aside, counted)
+    with TreeCursor(path) as place, LayerStack(*below) as stack, ExitStack() as later:
+
+        def whole_disk() -> LayerStack:
+            return later.enter_context(LayerStack((path, *layers), beside))
+
+        comparison = _Comparison(place, (stack, whole_disk), manifest, aside, counted)
         walk_tree(comparison.visit, comparison.enter, comparison.leave)
         comparison.add_vanished()
         comparison.add_stirred()
@@ -166,13 +172,13 @@ class _Comparison:
     def __init__(
         self,
         place: TreeCursor,
-        stacks: tuple[LayerStack, LayerStack],
+        stacks: tuple[LayerStack, Callable[[], LayerStack]],
         manifest: str,
         aside: Sequence[str],
         counted: Sequence[str],
     ) -> None:
         self._place = place
-        self._stack, self._whole_disk = stacks
+        self._stack, self._open_whole_disk = stacks
         self._counted = tuple(f"{path.rstrip('/')}/" for path in counted)
         self._aside = frozenset(path.rstrip("/") for path in aside)
         self._noted, self._whole, self._began = _read_mark(manifest)
@@ -323,6 +329,11 @@ class _Comparison:
             return not (stat.S_ISLNK(before) and stat.S_ISREG(now))
         # Rights by name can take away what the bits allow, and the bits do not show them.
         return bool(before & ~now & _USABLE) or self._has_access_list(path.rpartition("/")[2])
+
+    @cached_property
+    def _whole_disk(self) -> LayerStack:
+        """The tree and the layers below it, opened for the first link that is followed."""
+        return self._open_whole_disk()
 
     def _leads(self, link: str) -> bool:
         """Tell whether a link leads to anything."""
