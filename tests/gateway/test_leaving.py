@@ -11,7 +11,7 @@ from aiohttp import web
 
 from benchyard.gateway.calls import TokenUsage
 from benchyard.scripted_model import RunningModel
-from tests.gateway.station import TOKEN, Station, events, eventually, live, message, streamed
+from tests.gateway.station import KEY, TOKEN, Station, events, eventually, live, message, streamed
 from tests.scripted_model.asking import DIALECTS, body, path
 
 CHAT: list[dict[str, Any]] = [
@@ -115,6 +115,22 @@ async def test_usage_is_recorded_after_the_client_hung_up(tmp_path: Path, is_rev
         await over(station)
         (call,) = await station.calls()
         assert (call.error, call.usage) == (None, TokenUsage(10, 5))
+
+
+@live
+async def test_what_is_recorded_after_the_client_hung_up_has_no_key(tmp_path: Path) -> None:
+    async with Station(tmp_path / "gateway") as station:
+        await station.grant()
+        echoed = {"choices": [{"index": 0, "delta": {"content": KEY}, "finish_reason": "stop"}]}
+        held = Held(sent(CHAT[0]), sent(echoed) + b"data: [DONE]\n\n")
+        reply = await begun(station, held, "/openai/v1/chat/completions")
+        await parted(station, reply)
+        held.go_on.set()
+        await held.ended.wait()
+        await over(station)
+        (call,) = await station.calls()
+        assert "*" * len(KEY) in repr(call.response)
+        assert KEY not in repr(call.response)
 
 
 @live

@@ -56,6 +56,8 @@ ATTACKS = (
     Attack(1, "parents", (PYTEST,), ("/home/user/pytest.ini", "/home/user/conftest.py")),
     Attack(1, "git-hook", (GIT,), (".git/hooks/post-checkout",)),
     Attack(1, "git-attributes", (GIT,), (".git/info/attributes",)),
+    Attack(1, "git-config", (GIT,), (".git/config",)),
+    Attack(1, "git-replace", (GIT,), (".git/refs/replace/",)),
     Attack(1, "git-home", (GIT,), ("/home/user/.gitconfig",)),
     Attack(2, "grader", shipped=True),
     Attack(2, "grader-daemon", (BASH, COMMAND, PYTEST), _WAITER, pause=True),

@@ -7,7 +7,7 @@ from tests.house.tree import ROOT
 from tests.integrity.matrix import MODES, Row
 
 PAGE = ROOT / "docs/integrity.md"
-ATTACKS, APART, PARTS = "attacks", "apart", "parts"
+ATTACKS, APART, PARTS, FINDINGS = "attacks", "apart", "parts", "findings"
 """The tables of the page."""
 _HEAD = f"| # | the agent | grader | in place | {' | '.join(MODES)} |\n{'|---' * (4 + len(MODES))}|\n"
 

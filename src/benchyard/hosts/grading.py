@@ -141,6 +141,8 @@ class DiskChange(NamedTuple):
     mode: int
     """The permission bits."""
     size: int
+    is_lost: bool = False
+    """True if programs could use it at the start and cannot any more: deleted, closed, or replaced."""
 
 
 @dataclass(frozen=True)

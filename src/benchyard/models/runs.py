@@ -24,6 +24,8 @@ class ChangedFile(Model):
     size: int | None = None
     opened: bool = False
     """Whether scorers opened or ran it or, if it is a link, its target."""
+    lost: bool = False
+    """Whether programs could use it at the start and cannot any more: deleted, closed, or replaced."""
 
 
 class LeftProcess(Model):

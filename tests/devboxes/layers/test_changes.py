@@ -1,12 +1,14 @@
 """Marks of disks that hold more than can be marked."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchyard.devboxes.layers import changes
+from benchyard.devboxes.layers import changes, trees
+from benchyard.devboxes.layers.path_weight import is_needed
 
 
 def test_a_mark_that_is_not_whole_goes_by_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,3 +101,81 @@ def test_a_flood_in_the_work_hides_neither_links_nor_programs_in_it(
     paths, total, is_cut = listed()
     assert (total, is_cut) == (55, True)
     assert "/home/user/many/way-out" in paths
+
+
+def test_what_programs_cannot_use_any_more_is_lost(tmp_path: Path) -> None:
+    """Each way to keep a program from its files: none of them leaves anything that could be opened."""
+    base, tree = tmp_path / "base", tmp_path / "tree"
+    for name in ("closed", "deleted", "kept", "linked", "replaced", "shut/file"):
+        (base / "usr/lib" / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / "usr/lib" / name).touch(0o644)
+    for name in ("alone", "ahead"):
+        (base / "usr/lib" / name).symlink_to("kept")
+    for name in ("usr/lib/anew", "usr/share/doc", "srv"):
+        (base / name).mkdir(parents=True)
+        (base / name / "inner").touch()
+    (tree / "usr/lib").mkdir(parents=True)
+    changes.note_tree(str(tree), str(tmp_path / "mark"))
+    (tree / "usr/lib/closed").touch(0o600)
+    (tree / "usr/lib/kept").touch(0o755)
+    (tree / "usr/lib/shut").mkdir(0o700)
+    (tree / "usr/lib/linked").symlink_to("/nowhere")
+    (tree / "usr/lib/alone").symlink_to("alone")
+    (tree / "usr/lib/ahead").symlink_to("../lib/closed")
+    (tree / "usr/lib/replaced").mkdir()
+    with trees.TreeCursor(str(tree / "usr/lib")) as place:
+        trees.make_whiteout("deleted", place.fd)
+    for name in ("usr/lib/anew", "usr/share/doc", "srv"):
+        (tree / name).mkdir(parents=True)
+        os.setxattr(tree / name, trees.OPAQUE, b"y")
+    report = tmp_path / "report"
+    changes.compare_tree(str(tree), str(tmp_path / "mark"), ([str(base)], []), str(report), [])
+    found = {each[0]: (each[1], each[5]) for each in json.loads(report.read_text())["changes"]}
+    lost = {path for path, (_, is_lost) in found.items() if is_lost}
+    usr = {f"/usr/lib/{name}" for name in ("closed", "shut", "linked", "alone", "replaced", "deleted")}
+    hidden = {"/usr/lib/anew/inner", "/usr/share/doc/inner", "/srv/inner"}
+    assert lost == usr | hidden
+    assert {found[path][0] for path in hidden} == {"deleted"}
+    assert found["/usr/lib/kept"] == found["/usr/lib/ahead"] == ("modified", False)
+    assert [path for path in sorted(hidden) if is_needed(path)] == ["/usr/lib/anew/inner"]
+
+
+def test_what_honest_work_deletes_is_not_needed() -> None:
+    for path in (
+        *("/usr/lib/python3.11/EXTERNALLY-MANAGED", "/usr/lib/python3/dist-packages/__pycache__/six.pyc"),
+        *("/usr/local/lib/python3.11/site-packages/six-1.0.dist-info", "/usr/share/nginx/html/index.html"),
+        *("/etc/nginx/sites-enabled/default", "/etc/apt/sources.list", "/var/lib/apt/lists", "/tmp/x"),
+    ):
+        assert not is_needed(path), path
+    for path in (
+        *("/bin", "/usr/bin/awk", "/lib64/ld-linux-x86-64.so.2", "/usr/lib/python3.11/json", "/etc/hosts"),
+        *("/etc/alternatives/awk", "/usr/share/perl/5.36/List/Util.pm", "/opt/conda/bin/python", "/etc/ssl"),
+    ):
+        assert is_needed(path), path
+
+
+def test_what_was_there_for_a_while_leaves_its_folder_changed(tmp_path: Path) -> None:
+    """A program that is put before the graders' own, and taken away when it was run."""
+    base, tree = tmp_path / "base", tmp_path / "tree"
+    for name in ("usr/bin", "usr/lib/deep", "usr/share/doc", "usr/sbin", "etc"):
+        (base / name).mkdir(parents=True)
+    for name in ("usr/bin", "usr/games"):
+        (tree / name).mkdir(parents=True)
+    changes.note_tree(str(tree), str(tmp_path / "mark"))
+    # As the overlay does it: folders are copied up for what is made in them.
+    for name in ("usr/bin", "usr/sbin", "usr/share/doc", "etc"):
+        (tree / name).mkdir(parents=True, exist_ok=True)
+        (tree / name / "tool").touch()
+        (tree / name / "tool").unlink()
+    (tree / "usr/lib/deep").mkdir(parents=True)
+    (tree / "usr/lib/deep/new").touch()
+    (tree / "etc/hosts").touch()
+    report = tmp_path / "report"
+    changes.compare_tree(str(tree), str(tmp_path / "mark"), ([str(base)], []), str(report), [])
+    found = {each[0]: tuple(each[1:3]) for each in json.loads(report.read_text())["changes"]}
+    assert found == {
+        "/usr/bin": ("modified", "folder"),
+        "/usr/sbin": ("modified", "folder"),
+        "/usr/lib/deep/new": ("added", "file"),
+        "/etc/hosts": ("added", "file"),
+    }

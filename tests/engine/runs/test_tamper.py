@@ -11,7 +11,7 @@ PYTHON = "/usr/local/bin/python3"
 
 
 def change(path: str, kind: str = "added", type: str = "file", mode: int = 0o644) -> DiskChange:
-    return DiskChange(path, kind, type, mode, 1)
+    return DiskChange(path, kind, type, mode, 1, kind == "deleted")
 
 
 def changes(*found: DiskChange, total: int | None = None) -> DiskChanges:
@@ -34,7 +34,8 @@ def test_gravest_changes_come_first() -> None:
     found = findings(
         change("/aaa/plain"),
         change("/aaa", type="folder"),
-        change("/etc/gone", kind="deleted"),
+        change("/srv/gone", kind="deleted"),
+        change("/usr/lib/gone", kind="deleted"),
         change("/opt/tool", mode=0o755),
         change("/opt/x.pth"),
         change("/etc/profile"),
@@ -43,9 +44,10 @@ def test_gravest_changes_come_first() -> None:
     found.saw(["/srv/read"])
     report = found.report()
     assert paths(report) == [
-        "/srv/read", "/etc/profile", "/opt/tool", "/opt/x.pth", "/aaa/plain", "/aaa", "/etc/gone",
+        "/srv/read", "/usr/lib/gone", "/etc/profile", "/opt/tool", "/opt/x.pth", "/aaa/plain",
+        "/aaa", "/srv/gone",
     ]  # fmt: skip
-    assert [each.opened for each in report.changed_outside or ()] == [True] + [False] * 6
+    assert [each.opened for each in report.changed_outside or ()] == [True] + [False] * 7
     assert (report.opened_outside_total, report.notes, report.unknown) == (1, [], [])
 
 
@@ -164,7 +166,8 @@ def test_the_system_is_no_part_of_work_that_lies_above_it(folder: str, path: str
 )
 def test_files_that_git_runs_are_not_work(inner: str, is_work: bool) -> None:
     assert WORK.has(f"/home/user/work/{inner}") == is_work
-    assert WorkPaths(("/home/user/work/.git",)).has("/home/user/work/.git/hooks/post-checkout")
+    assert WorkPaths(("/home/user/work/.git/hooks",)).has("/home/user/work/.git/hooks/post-checkout")
+    assert not WorkPaths(("/home/user/work/.git",)).has("/home/user/work/.git/hooks/post-checkout")
 
 
 def test_a_report_that_is_kept_can_be_gone_on_from() -> None:

@@ -130,3 +130,29 @@ async def test_methods_that_answer_with_the_request_do_not_pass(tmp_path: Path, 
         (seen,) = station.behind.seen
         assert "x-http-method-override" not in {name.lower() for name in seen.headers}
         assert seen.headers["x-kept"] == "1"
+
+
+@live
+async def test_an_echo_cannot_be_fetched_in_parts(tmp_path: Path) -> None:
+    """Of two ranges neither holds the whole key, and together they do."""
+
+    async def echo(request: web.BaseRequest, _body: bytes) -> web.StreamResponse:
+        told = request.headers["x-api-key"].encode()
+        for name in ("range", "request-range"):
+            if wanted := request.headers.get(name):
+                first, _, last = wanted.removeprefix("bytes=").partition("-")
+                return web.Response(status=206, body=told[int(first) : int(last) + 1])
+        return web.Response(body=told.decode().encode(request.headers.get("accept-charset", "utf-8")))
+
+    async with Station(tmp_path / "gateway") as station:
+        await station.grant(upstreams={"any": station.upstream(any_path=True)})
+        station.behind.answer = echo
+        for name in ("Range", "request-range"):
+            parts = [
+                await station.ask("/any/x", b"", {**ASKED, name: f"bytes={at}-{at + 3}", "if-range": "x"})
+                for at in range(0, len(KEY), 4)
+            ]
+            assert KEY.encode() not in b"".join(part.body for part in parts)
+        assert (await station.ask("/any/x", b"", {**ASKED, "accept-charset": "utf-16"})).body == b"*" * len(
+            KEY
+        )

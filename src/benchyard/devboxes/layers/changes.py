@@ -8,12 +8,14 @@ import json
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import cached_property
 from typing import IO, Any, NamedTuple
 
 from benchyard.devboxes.layers import report_lines, trees
-from benchyard.devboxes.layers.path_weight import LIGHTEST, PLAIN, weight
-from benchyard.devboxes.layers.stack import LayerStack, status_of
+from benchyard.devboxes.layers.path_weight import LIGHTEST, PLAIN, is_needed, weight
+from benchyard.devboxes.layers.stack import LayerStack, real_path, status_of
 from benchyard.devboxes.layers.trees import TreeCursor, create_file, is_opaque, is_whiteout, walk_tree
 
 CHANGES = "changes"
@@ -29,8 +31,13 @@ _TICK_SECONDS = 0.01
 """Longer than a tick of the kernel's clock for ctimes."""
 
 
-Listed = tuple[str, str, str, int, int]
-"""A changed path: its printable form, kind of change, type, permission bits and size."""
+_USABLE = 0o555
+"""Permission bits that let somebody read or run a file, or enter a folder."""
+_ACCESS_LIST = "system.posix_acl_access"
+_MADE_BY_THE_KERNEL = ("/dev", "/proc", "/sys")
+
+Listed = tuple[str, str, str, int, int, bool]
+"""A changed path: its printable form, kind of change, type, permission bits, size, and whether it is lost."""
 
 
 class MarkedEntry(NamedTuple):
@@ -145,10 +152,16 @@ def compare_tree(
     of the folders `aside` is neither listed nor counted. In new folders of those that are `counted`, fewer
     plain files are listed, and if there are many, not every file is looked at; the total is reported.
     """
-    with TreeCursor(path) as place, LayerStack(*below) as stack:
-        comparison = _Comparison(place, stack, manifest, aside, counted)
+    layers, beside = below
+    with TreeCursor(path) as place, LayerStack(*below) as stack, ExitStack() as later:
+
+        def whole_disk() -> LayerStack:
+            return later.enter_context(LayerStack((path, *layers), beside))
+
+        comparison = _Comparison(place, (stack, whole_disk), manifest, aside, counted)
         walk_tree(comparison.visit, comparison.enter, comparison.leave)
         comparison.add_vanished()
+        comparison.add_stirred()
     with os.fdopen(create_file(report, None), "w") as file:
         report_lines.write(file, comparison.facts(), CHANGES, comparison.changes())
 
@@ -159,13 +172,13 @@ class _Comparison:
     def __init__(
         self,
         place: TreeCursor,
-        stack: LayerStack,
+        stacks: tuple[LayerStack, Callable[[], LayerStack]],
         manifest: str,
         aside: Sequence[str],
         counted: Sequence[str],
     ) -> None:
         self._place = place
-        self._stack = stack
+        self._stack, self._open_whole_disk = stacks
         self._counted = tuple(f"{path.rstrip('/')}/" for path in counted)
         self._aside = frozenset(path.rstrip("/") for path in aside)
         self._noted, self._whole, self._began = _read_mark(manifest)
@@ -181,6 +194,8 @@ class _Comparison:
         self._looked = self._of_work = 0
         """Entries of counted new folders that were looked at, and plain ones that were listed."""
         self._truncated = False
+        self._stirred: dict[str, tuple[int, os.stat_result]] = {}
+        """Folders of a system that nothing explains so far: something was there for a while, and went."""
 
     def visit(self) -> list[str]:
         prefix = _prefix(self._place)
@@ -197,6 +212,8 @@ class _Comparison:
                 continue
             path = prefix + name
             before = self._noted.pop(path, None)
+            if before is None:
+                self._stirred.pop(prefix.rstrip("/"), None)
             if path in self._aside:
                 self._forget_below(path)
                 continue
@@ -287,25 +304,96 @@ class _Comparison:
         if now.is_whiteout:
             if before is None or not before.is_whiteout:
                 lower = self._below(name)
-                self._add(path, "deleted", lower.st_mode if lower else before.mode if before else 0, lower)
+                mode = lower.st_mode if lower else before.mode if before else 0
+                self._add(path, "deleted", mode, lower, lost=True)
             return
         is_folder = stat.S_ISDIR(now.mode)
-        kind = (_folder_kind if is_folder else _kind)(before, now, self._below(name))
+        lower = self._below(name)
+        kind = (_folder_kind if is_folder else _kind)(before, now, lower)
+        if kind is None and is_folder and (before is None or before.ctime_ns != now.ctime_ns):
+            kind = "modified" if self._has_access_list(name) else None
         if kind:
-            self._add(path, kind, now.mode, status)
+            existed = before.mode if before else lower.st_mode if lower else None
+            is_lost = existed is not None and is_needed(path) and self._is_lost(path, existed, now.mode)
+            self._add(path, kind, now.mode, status, lost=is_lost)
+        elif is_folder and (before is None or before.ctime_ns != now.ctime_ns) and is_needed(path):
+            self._stirred[path] = now.mode, status
+        if now.is_opaque and kind == "modified":
+            self._add_hidden(path, name)
+
+    def _is_lost(self, path: str, before: int, now: int) -> bool:
+        """Tell whether programs that could use a path cannot any more; `before` and `now` are its modes."""
+        if stat.S_ISLNK(now):
+            return not self._leads(path)
+        if stat.S_IFMT(before) != stat.S_IFMT(now):
+            return not (stat.S_ISLNK(before) and stat.S_ISREG(now))
+        # Rights by name can take away what the bits allow, and the bits do not show them.
+        return bool(before & ~now & _USABLE) or self._has_access_list(path.rpartition("/")[2])
+
+    @cached_property
+    def _whole_disk(self) -> LayerStack:
+        """The tree and the layers below it, opened for the first link that is followed."""
+        return self._open_whole_disk()
+
+    def _leads(self, link: str) -> bool:
+        """Tell whether a link leads to anything."""
+        target = real_path(self._whole_disk, link)
+        if f"{target}/".startswith(tuple(f"{each}/" for each in _MADE_BY_THE_KERNEL)):
+            return True
+        *folder, name = target.split("/")[1:]
+        whole = self._whole_disk
+        try:
+            found = whole.look(name) if name and whole.descend(folder) == len(folder) else None
+            return not name or (found is not None and not stat.S_ISLNK(found.status.st_mode))
+        finally:
+            while whole.depth:
+                whole.up()
+
+    def _has_access_list(self, name: str) -> bool:
+        place = f"/proc/self/fd/{self._place.fd}/{name}"
+        try:
+            return bool(os.getxattr(place, _ACCESS_LIST, follow_symlinks=False))
+        except OSError:
+            return False
+
+    def _add_hidden(self, folder: str, name: str) -> None:
+        """Add what a folder had in the layers below, if a new folder has taken its place."""
+        if self._adrift or not self._stack.down(name):
+            return
+        try:
+            found = [(each, self._stack.look(each)) for each in self._stack.names()]
+        finally:
+            self._stack.up()
+        inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._place.fd)
+        try:
+            for each, entry in found:
+                trees.check_stop()
+                path = f"{folder}/{each}"
+                if entry and path not in self._noted and status_of(each, inside) is None:
+                    self._add(path, "deleted", entry.status.st_mode, entry.status, lost=True)
+        finally:
+            os.close(inside)
 
     def add_vanished(self) -> None:
         """Add noted entries that are gone, unless their folder is gone too."""
         for path, entry in self._noted.items():
             is_aside = any(path.startswith(f"{folder}/") for folder in self._aside)
             if path.rpartition("/")[0] not in self._noted and not entry.is_whiteout and not is_aside:
-                self._add(path, "deleted", entry.mode, None)
+                self._add(path, "deleted", entry.mode, None, lost=True)
 
-    def _add(self, path: str, kind: str, mode: int, status: os.stat_result | None) -> None:
+    def add_stirred(self) -> None:
+        """Add folders of a system in which something was for a while; the others are explained by changes."""
+        for path, (mode, status) in list(self._stirred.items()):
+            self._add(path, "modified", mode, status)
+
+    def _add(
+        self, path: str, kind: str, mode: int, status: os.stat_result | None, *, lost: bool = False
+    ) -> None:
         self._total += 1
+        self._stirred.pop(path.rpartition("/")[0], None)
         shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
         size = status.st_size if status and not stat.S_ISDIR(mode) else 0
-        found = (shown, kind, _type(mode), stat.S_IMODE(mode), size)
+        found = (shown, kind, _type(mode), stat.S_IMODE(mode), size, lost)
         self._listed[weight(*found[:4])].append(found)
         self._count += 1
         self._characters += len(shown)

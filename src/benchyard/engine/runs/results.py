@@ -1,12 +1,15 @@
 """Results of runs: changes to a run's record after a scoring, over all rounds, and the next round."""
 
+import asyncio
 import marshal
 from dataclasses import dataclass, replace
 from statistics import fmean
 
 from benchyard.engine.clock import now_ms
 from benchyard.engine.redaction import Scrubber
+from benchyard.engine.runs.final_states import FinalStateFate
 from benchyard.engine.runs.suspicions import with_suspicions
+from benchyard.engine.runs.tamper import TamperFindings
 from benchyard.errors import BenchyardError
 from benchyard.models.devboxes import Devbox, DevboxStatus
 from benchyard.models.runs import (
@@ -36,7 +39,18 @@ class Outcome:
     next_round: NextRound | None = None
 
 
-def scrub_outcome(outcome: Outcome, scrubber: Scrubber) -> Outcome:
+async def report_outcome(
+    result: ContractResult, findings: TamperFindings, final: FinalStateFate, scrubber: Scrubber
+) -> Outcome:
+    """Return the outcome of a scoring, without secrets; the loop does not wait for megabytes of names."""
+
+    def reported() -> Outcome:
+        return _scrubbed(Outcome(result, findings.report(), final.state, final.gone), scrubber)
+
+    return await asyncio.to_thread(reported)
+
+
+def _scrubbed(outcome: Outcome, scrubber: Scrubber) -> Outcome:
     """Return an outcome without secrets, which outputs of scorers and names of files may contain."""
     result, tamper, text = outcome.result, outcome.tamper, scrubber.text
     told = [

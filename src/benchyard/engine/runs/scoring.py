@@ -25,7 +25,7 @@ from benchyard.engine.network.policies import NetworkPolicies
 from benchyard.engine.objects import Attachments
 from benchyard.engine.runs.final_states import LIVE, FinalStateFate, FinalStates
 from benchyard.engine.runs.reference_reports import ReferenceReports
-from benchyard.engine.runs.results import Outcome, scrub_outcome
+from benchyard.engine.runs.results import Outcome, report_outcome
 from benchyard.engine.runs.scorer_failures import ScorerFailure, failed_result, failure_of, try_scorer
 from benchyard.engine.runs.scoring_room import (
     CleanRoom,
@@ -177,8 +177,7 @@ class Scoring:
             suspicions=context.findings.suspicions,
             conditions=context.conditions.lines,
         )
-        outcome = Outcome(result, context.findings.report(), final.state, final.gone)
-        outcome = scrub_outcome(outcome, scrubber)
+        outcome = await report_outcome(result, context.findings, final, scrubber)
         return replace(outcome, result=await self._references.judged(case, outcome.result, outcome.tamper))
 
     async def open(self, scoring: set[str], devboxes: set[str]) -> None:

@@ -24,6 +24,7 @@ from benchyard.engine.disk_use import is_short
 from benchyard.engine.images.build import erase_devbox
 from benchyard.engine.network.egress import close_door, open_door, plan_of_devbox
 from benchyard.engine.network.policies import phased_plan, plan_of
+from benchyard.engine.runs import repository_settings
 from benchyard.engine.runs.conditions import Conditions
 from benchyard.engine.runs.tamper import TamperFindings, WorkPaths
 from benchyard.errors import (
@@ -53,6 +54,8 @@ _PRIVATE = "/run/benchyard-"
 """Prefix of the folders with scorers' own files; a token of 16 digits follows."""
 _ROOT = "root"
 _REMOVED_AT_ONCE = 100
+_MOST_READ = 50
+"""Most files with settings of git that are read before a scorer begins."""
 _REMOVE_SECONDS = 10.0
 """Time for a removal command in a devbox, whose programs may have been replaced."""
 
@@ -436,6 +439,7 @@ class RoomContext:
         """Let a scorer grade, and note which changed files are opened meanwhile."""
         if path := await self._keep_trajectory(room):
             scorer.context = replace(scorer.context, facts={**self.case.facts, "trajectory_path": path})
+        await self._read_settings(devbox_id)
         paths = self.findings.watched()
         opened: OpenedFiles | None = None
         began = time.monotonic()
@@ -455,6 +459,33 @@ class RoomContext:
                 "the scorer's time ran out while" if is_late else "while it was scored"
             )
             await self.conditions.look_at_network(self.tools, devbox_id, "while it was scored")
+
+    async def _read_settings(self, devbox_id: str) -> None:
+        """Note the changed settings of repositories by which git behaves in another way."""
+        changed = self.findings.settings_to_read()
+        for path in changed[:_MOST_READ]:
+            if await self._changes_git(devbox_id, path):
+                self.findings.note_settings(path)
+        for path in changed[_MOST_READ:]:
+            self.findings.note_settings(path)
+
+    async def _changes_git(self, devbox_id: str, path: str) -> bool:
+        try:
+            descriptor = await self.tools.host.open_read(devbox_id, path, _ROOT)
+        except NotFound:
+            return False
+        except BenchyardError:
+            # None of git's own files can be opened and not read.
+            return True
+
+        def look() -> bool:
+            content = _read(descriptor, repository_settings.most_bytes(path))
+            return repository_settings.changes_git(path, content)
+
+        try:
+            return await asyncio.to_thread(look)
+        except OSError:
+            return True
 
     async def _keep_trajectory(self, room: DevboxRoom) -> str | None:
         """Write the run's trajectory into a room, in pieces; returns its path, or None without one."""

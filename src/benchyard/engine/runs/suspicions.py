@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from benchyard.devboxes.layers.path_weight import holds_programs, is_program
-from benchyard.models.runs import ChangedFile, ContractResult, ReferenceReport, TamperReport
+from benchyard.devboxes.layers.path_weight import is_needed
+from benchyard.models.runs import ContractResult, ReferenceReport, TamperReport
 
 MOST_SUSPICIONS = 20
 LONGEST_SUSPICION = 500
 _MOST_NAMED = 3
 _LONGEST_COMMAND = 80
-_RUN_BY_ANYBODY = 0o001
 
 
 def suspicions(
@@ -61,7 +60,7 @@ def _files_opened_outside(report: TamperReport, reference: ReferenceReport) -> l
 
 
 def _without_programs(report: TamperReport, reference: ReferenceReport) -> list[str]:
-    """Return lines for programs that scorers may need, and that cannot run any more.
+    """Return lines for programs that scorers may need, and for files without which programs fail.
 
     A check that passes when a program fails passes without it.
     """
@@ -69,22 +68,12 @@ def _without_programs(report: TamperReport, reference: ReferenceReport) -> list[
     gone = [
         each.path
         for each in report.changed_outside or ()
-        if each.path not in known and _keeps_from_running(each)
+        if each.lost and is_needed(each.path) and each.path not in known
     ]
     if not gone:
         return []
     verb = "is" if len(gone) == 1 else "are"
     return [f"{_list_text(gone, len(gone))} of the system {verb} deleted or made unusable"]
-
-
-def _keeps_from_running(file: ChangedFile) -> bool:
-    """Tell whether a change removes a program, or a folder of programs, from its place."""
-    is_found = is_program(file.path) or (file.type == "folder" and holds_programs(file.path))
-    if file.kind == "deleted" or not is_found:
-        return is_found
-    is_open = file.mode is None or bool(file.mode & _RUN_BY_ANYBODY)
-    is_another = is_program(file.path) and file.type not in ("file", "link")
-    return file.kind == "modified" and file.type != "link" and (is_another or not is_open)
 
 
 def _changes_meanwhile(report: TamperReport, reference: ReferenceReport) -> list[str]:

@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from benchyard.agents.base import PROMPT_FILE
-from benchyard.devboxes.layers.path_weight import is_of_system, weight
+from benchyard.devboxes.layers.path_weight import is_needed, is_of_system, weight
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import SCORING_KIND
+from benchyard.engine.runs import repository_settings
 from benchyard.errors import BenchyardError, Conflict, NotFound
 from benchyard.hosts import executions
 from benchyard.hosts.grading import CarriedAnswer, DiskChange, DiskChanges
@@ -30,24 +31,9 @@ NO_NETWORK_NOTE = (
 )
 _MOST_ASIDE = 16
 _SETS_ID = 0o6000
-_REPOSITORY = ".git"
-_HOOKS = "hooks/"
-_BY_GIT_ITSELF = frozenset({"info/attributes", "objects/info/alternates", "info/grafts"})
-"""Files of a repository that git obeys by itself, and that no work needs; hooks are such files too."""
 _MADE_BY_PYTHON = "/__pycache__/"
 
 T = TypeVar("T")
-
-
-def _is_for_git(path: str) -> bool:
-    """Tell whether git runs or obeys a file whenever it is called, as a scorer may do."""
-    _, is_found, inner = path.partition(f"/{_REPOSITORY}/")
-    if not is_found:
-        return False
-    if inner.startswith("modules/"):
-        inner = inner[max(inner.rfind(f"/{_HOOKS}"), inner.rfind("/info/"), 0) + 1 :]
-    is_hook = inner.startswith(_HOOKS) and not inner.endswith(".sample")
-    return is_hook or inner in _BY_GIT_ITSELF
 
 
 @dataclass(frozen=True)
@@ -66,7 +52,7 @@ class WorkPaths:
         if home is None or not (path == home or path.startswith(f"{home.rstrip('/')}/")):
             return False
         first = path.removeprefix(home).strip("/").partition("/")[0]
-        return first.startswith(".") and first != _REPOSITORY
+        return first.startswith(".") and first != repository_settings.REPOSITORY
 
     @cached_property
     def _own_home(self) -> str | None:
@@ -75,7 +61,7 @@ class WorkPaths:
     def has(self, path: str) -> bool:
         """Tell whether a path is part of the work; folders of the system are not, if the work is above them.
 
-        Files that git runs or obeys by itself are not either, if the work contains the repository.
+        Files that git runs or obeys by itself are not either, unless a folder in the repository is named.
         """
         # Cached: called several times for each changed path.
         known = self._known.get(path)
@@ -88,9 +74,10 @@ class WorkPaths:
         return {}
 
     def _has(self, path: str) -> bool:
-        if _is_for_git(path):
+        if repository_settings.is_obeyed(path):
             return any(
-                _REPOSITORY in folder.split("/") and is_inside(path, folder) for folder in self.folders
+                f"/{repository_settings.REPOSITORY}/" in folder and is_inside(path, folder)
+                for folder in self.folders
             )
         if self.is_hidden(path):
             home = self._own_home or "/"
@@ -139,6 +126,8 @@ class TamperFindings:
     _opened: set[str] | None = None
     """None until the first scorer is done."""
     _unwatched: set[str] = field(default_factory=set)
+    _no_work: set[str] = field(default_factory=set)
+    """Paths among the work by which git behaves in another way, as no work needs."""
     _is_blind: bool = False
     """True if the files opened by some scorer are unknown."""
 
@@ -176,15 +165,23 @@ class TamperFindings:
                 found = None
         if found is None:
             return
+        self.changed_while_scored = self._late(found)
+        if found.truncated:
+            self.why_unknown.append("more was changed while it was scored than can be listed")
+
+    def _late(self, found: DiskChanges) -> list[str]:
+        """Return the paths by whose change during a scoring programs behave in another way."""
         late = [
             each
             for each in found.changes
-            if each.type != "folder" and _MADE_BY_PYTHON not in each.path and not self.work.has(each.path)
-            if is_of_system(each.path) or self.work.is_hidden(each.path)
+            # The content of a new folder is listed itself.
+            if (each.type != "folder" or each.kind != "added") and _MADE_BY_PYTHON not in each.path
+            if not self.work.has(each.path)
+            if is_of_system(each.path)
+            or self.work.is_hidden(each.path)
+            or repository_settings.is_obeyed(each.path)
         ]
-        self.changed_while_scored = [each.path for each in sorted(late, key=_weight)][:MOST_SHOWN]
-        if found.truncated:
-            self.why_unknown.append("more was changed while it was scored than can be listed")
+        return [each.path for each in sorted(late, key=_weight)][:MOST_SHOWN]
 
     async def freeze(self, tools: EngineContext, devbox_id: str, image_id: str) -> None:
         """Freeze the disk of a devbox as an image, and note its changes up to that moment."""
@@ -248,7 +245,7 @@ class TamperFindings:
             self.why_unknown.append("what was changed is not known: it was not found out when it was scored")
             return
         found = tuple(
-            DiskChange(each.path, each.kind, each.type, each.mode or 0, each.size or 0)
+            DiskChange(each.path, each.kind, each.type, each.mode or 0, each.size or 0, each.lost)
             for each in report.changed_outside
         )
         self.notes += [note for note in report.notes if note == NO_NETWORK_NOTE]
@@ -278,10 +275,30 @@ class TamperFindings:
         """Tell whether scorers get a path as the work left it, and not as it was at the start."""
         return self.carried.has(path) if self.carried else self.work.carries(path)
 
+    def settings_to_read(self) -> list[str]:
+        """Return the changed settings of repositories that scorers get as the work left them."""
+        return [
+            each.path
+            for each in self._all()
+            if repository_settings.is_to_be_read(each.path)
+            if each.kind != "deleted" and self._is_graded(each.path) and self.work.has(each.path)
+        ]
+
+    def note_settings(self, path: str) -> None:
+        """Note settings of a repository that change how git behaves: they are no part of the work."""
+        self._no_work.add(path)
+
+    def _is_work(self, change: DiskChange) -> bool:
+        return (
+            self.work.has(change.path)
+            and change.path not in self._no_work
+            and not repository_settings.is_replaced(change.path, change.kind, change.type)
+        )
+
     def watched(self) -> list[str]:
         """Return the changed files whose opening is to be noted, the weightiest first."""
         found = [each for each in self._all() if _can_be_opened(each) and self._is_graded(each.path)]
-        found.sort(key=lambda each: (self.work.has(each.path), _weight(each), each.path))
+        found.sort(key=lambda each: (self._is_work(each), _weight(each), each.path))
         paths = list(dict.fromkeys(each.path for each in found))
         self._unwatched.update(paths[MOST_WATCHED:])
         return paths[:MOST_WATCHED]
@@ -302,7 +319,7 @@ class TamperFindings:
         ways = {
             each.path
             for each in self._all()
-            if each.type in ("folder", "link") and each.kind != "deleted" and not self.work.has(each.path)
+            if each.type in ("folder", "link") and each.kind != "deleted" and not self._is_work(each)
             if any(is_inside(path, each.path) for path in paths)
         }
         if ways and not self._is_blind:
@@ -358,15 +375,15 @@ class TamperFindings:
         return [
             each
             for each in self._all()
-            if not self.work.has(each.path)
+            if not self._is_work(each)
             # Written by the engine itself in later rounds.
             if each.path != PROMPT_FILE or each.path in opened
         ]
 
     def _outside_total(self) -> int | None:
-        if self.outside is not None and len(self.work.aside) == len(self.work.folders):
-            return self.outside.total
         outside = self._outside()
+        if self.outside is not None and len(self.work.aside) == len(self.work.folders):
+            return max(self.outside.total, len(outside or ()))
         return None if outside is None else len(outside)
 
     def _is_special(self, change: DiskChange) -> bool:
@@ -381,7 +398,10 @@ class TamperFindings:
         if found is None:
             return None
         opened = self._opened or set()
-        ordered = sorted(found, key=lambda each: (each.path not in opened, _weight(each), each.path))
+        ordered = sorted(
+            found,
+            key=lambda each: (each.path not in opened, not _is_missed(each), _weight(each), each.path),
+        )
         return [
             ChangedFile(
                 path=each.path,
@@ -390,6 +410,7 @@ class TamperFindings:
                 mode=each.mode,
                 size=each.size,
                 opened=each.path in opened,
+                lost=each.is_lost,
             )
             for each in _first(ordered, name, MOST_SHOWN, notes, total)
         ]
@@ -399,7 +420,11 @@ class TamperFindings:
         known = {each.path: each for each in self._all()}
         ordered = sorted(
             self._opened or (),
-            key=lambda path: (self.work.has(path), _weight(known[path]) if path in known else 0, path),
+            key=lambda path: (
+                self._is_work(known[path]) if path in known else self.work.has(path),
+                _weight(known[path]) if path in known else 0,
+                path,
+            ),
         )
         return _first(ordered, "opened_by_scorers", MOST_SHOWN, notes)
 
@@ -428,6 +453,11 @@ class TamperFindings:
 
 def _weight(change: DiskChange) -> int:
     return weight(change.path, change.kind, change.type, change.mode)
+
+
+def _is_missed(change: DiskChange) -> bool:
+    """Tell whether programs may not run, or fail, because a path is lost."""
+    return change.is_lost and is_needed(change.path)
 
 
 def _can_be_opened(change: DiskChange) -> bool:

@@ -60,6 +60,8 @@ class _Heard:
     encoding: str | None = None
     kind: str = ""
     error: str | None = None
+    searched: masks.KeySearch | None = None
+    """Search for keys, which goes on when the agent has gone."""
 
     def take(self, chunk: bytes) -> None:
         room = MOST_RECORDED - len(self.answer)
@@ -164,7 +166,7 @@ async def _pass_back(
     heard.encoding = upstream.headers.get("content-encoding")
     mask = masks.mask_of(admitted.upstream)
     try:
-        searched = masks.key_search(mask, heard.encoding)
+        searched = heard.searched = masks.key_search(mask, heard.encoding)
     except masks.KeyShown as shown:
         raise Refused("unavailable", str(shown)) from shown
     reason = None if upstream.reason is None else mask.text(upstream.reason)
@@ -206,9 +208,9 @@ async def _hear_out(incoming: UpstreamAnswer, heard: _Heard) -> None:
     """Read the rest of an answer whose agent has gone, if it arrives soon."""
 
     async def hear() -> None:
-        with contextlib.suppress(TimeoutError, _BrokenOff):
+        with contextlib.suppress(TimeoutError, _BrokenOff, masks.KeyShown):
             async with asyncio.timeout(_REST_SECONDS):
-                async for chunk in _chunks(UpstreamAnswer(incoming.response)):
+                async for chunk in _masked_chunks(UpstreamAnswer(incoming.response), heard.searched):
                     heard.take(chunk)
 
     hearing = asyncio.create_task(hear())

@@ -137,7 +137,10 @@ FORWARDED_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", 
 _METHOD_HEADERS = frozenset({"x-http-method-override", "x-http-method", "x-method-override"})
 """Headers that some servers accept as the method."""
 
-_NOT_SENT = HOP_HEADERS | _OURS | set(KEY_HEADERS)
+_RANGES = frozenset({"range", "if-range", "request-range", "accept-charset"})
+"""Request headers by which a client gets an answer in pieces, or spelled so that keys in it are not found."""
+
+_NOT_SENT = HOP_HEADERS | _OURS | _RANGES | set(KEY_HEADERS)
 _HALVES = re.compile("[\ud800-\udfff]")
 
 Headers = CIMultiDictProxy[str] | CIMultiDict[str]

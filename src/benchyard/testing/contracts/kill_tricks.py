@@ -20,8 +20,9 @@ _END = time.monotonic() + 100
 _PACE_SECONDS = 0.0005
 _CHAINS = 4
 _IS_ARM = platform.machine() == "aarch64"
-_EXIT, _CLONE = (93, 220) if _IS_ARM else (60, 56)
-_CLONE_PARENT = 0x8000
+_EXIT, _CLONE, _PTRACE = (93, 220, 117) if _IS_ARM else (60, 56, 101)
+_CLONE_PARENT, _CLONE_VM, _CLONE_VFORK = 0x8000, 0x100, 0x4000
+_SEIZE, _TRACE_EXIT = 0x4206, 0x40
 _libc = ctypes.CDLL(None)
 
 
@@ -142,6 +143,31 @@ def crowd() -> None:
     _for_ever()
 
 
+def suspended_parents() -> None:
+    """Run a chain whose links wait in the kernel for a child that shares their memory, and never lets go."""
+    _begin()
+    while True:
+        _wait_a_little()
+        if os.fork():
+            # The parent of a vfork stands still, uninterruptible but for kills.
+            _libc.syscall(_CLONE, _CLONE_VM | _CLONE_VFORK | signal.SIGCHLD, 0, 0, 0, 0)
+            _for_ever()
+
+
+def held_at_their_exit() -> None:
+    """Trace a crowd that is stopped in its last moment, even by a kill, until its tracer lets go."""
+    traced = []
+    for _ in range(30):
+        if (pid := os.fork()) == 0:
+            _for_ever()
+        _libc.syscall(_PTRACE, ctypes.c_long(_SEIZE), ctypes.c_long(pid), ctypes.c_long(0), _TRACE_EXIT)
+        traced.append(pid)
+    for pid in traced[::2]:
+        os.kill(pid, signal.SIGKILL)
+    _begin()
+    _leave_by_first_thread(_for_ever)
+
+
 TRICKS: dict[str, Callable[[], None]] = {
     trick.__name__: trick
     for trick in (
@@ -153,6 +179,8 @@ TRICKS: dict[str, Callable[[], None]] = {
         adopted_siblings,
         subreaper,
         crowd,
+        suspended_parents,
+        held_at_their_exit,
     )
 }
 
