@@ -41,9 +41,7 @@ def margin_evidence(
     """
     low = _sums([each + margin for each in worst], clusters, largest_cluster)
     high = _sums([-(each + margin) for each in best], clusters, largest_cluster)
-    return MarginEvidence(
-        worse=_capital(high, 1 + margin), not_worse=_capital(low, 1 - margin), n=len(worst)
-    )
+    return MarginEvidence(worse=_capital(high, 1 + margin), not_worse=_capital(low, 1 - margin), n=len(worst))
 
 
 def _sums(values: Sequence[float], clusters: Sequence[Hashable] | None, largest: int) -> list[float]:

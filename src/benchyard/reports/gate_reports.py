@@ -58,7 +58,7 @@ def deciding_text(gate: GateView) -> str:
     if gate.comparison.running is not None:
         return "The end of the job may decide it"
     if gate.attempts_needed:
-        return f"About {gate.attempts_needed} attempts at each scenario would decide it, if it stays like this"
+        return f"About {gate.attempts_needed} attempts at each scenario would decide it, if the mean stays"
     if gate.scenarios_needed:
         return f"About {gate.scenarios_needed} scenarios like these would decide it; more attempts would not"
     return "More attempts at these scenarios would hardly decide it"

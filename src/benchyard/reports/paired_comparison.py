@@ -609,7 +609,9 @@ def _running_verdict(evidence: RunningEvidence, margin: float) -> tuple[GateVerd
         word = GateVerdict.FAIL
     elif evidence.not_worse >= ENOUGH:
         word = GateVerdict.PASS
-    found = f"e-value {evidence.worse:.3g} for worse, {evidence.not_worse:.3g} against it; {ENOUGH:.0f} decides"
+    found = (
+        f"e-value {evidence.worse:.3g} for worse, {evidence.not_worse:.3g} against it; {ENOUGH:.0f} decides"
+    )
     return word, f"{_reason(word, margin)}, while a job runs: {found}, {over}"
 
 

@@ -275,8 +275,9 @@ class Jobs(VerbGroup[S]):
     ) -> Steps[ComparisonView]:
         """Compare agent b with agent a on the scenarios that both have scored.
 
-        Each is the id of a job, or ID:AGENT with the index or label of one of its agents. `cluster` is a key
-        of the scenarios' metadata, such as `repo`: scenarios of one value may succeed and fail together.
+        Each is the id of a job, or ID:AGENT with the index or label of one of its agents; one of the two may
+        be the name of a baseline of the other's benchmark and agent. `cluster` is a key of the scenarios'
+        metadata, such as `repo`: scenarios of one value may succeed and fail together.
         """
         query = {"a": a, "b": b, "cluster": cluster, "suspect": suspect}
         return (yield from fetch(Request("GET", "/v1/compare", query), ComparisonView))
@@ -291,14 +292,16 @@ class Jobs(VerbGroup[S]):
         max_unscored: str = "0",
         cluster: str | None = None,
         suspect: SuspectRule | None = None,
+        tell: bool = False,
     ) -> Steps[GateView]:
         """Say whether agent b is worse than agent a by more than a margin: pass, fail or inconclusive.
 
-        More unscored attempts than `max_unscored`, such as 3 or 5%, count by what they could change.
+        More unscored attempts than `max_unscored`, such as 3 or 5%, count by what they could change. With
+        `tell`, webhooks are told of the verdict.
         """
         query: dict[str, str | None] = {"a": a, "b": b, "margin": str(margin), "max_unscored": max_unscored}
         query |= {"cluster": cluster, "suspect": suspect}
-        return (yield from fetch(Request("GET", "/v1/gate", query), GateView))
+        return (yield from fetch(Request("POST" if tell else "GET", "/v1/gate", query), GateView))
 
     @call
     def artifacts(self, id: str, starting_after: str | None = None) -> Steps[ArtifactListView]:
