@@ -31,6 +31,7 @@ from benchyard.engine.network.gateway_access import Grants
 from benchyard.engine.network.gateway_configs import GatewayConfigs
 from benchyard.engine.network.model_routes import ModelKeys, ModelUpstreams
 from benchyard.engine.network.policies import NetworkPolicies
+from benchyard.engine.past_results import PastResults
 from benchyard.engine.removals import Removals
 from benchyard.engine.retention import Retention
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
@@ -95,6 +96,7 @@ class Engine:
     disk_use: DiskUse
     baselines: Baselines
     webhooks: Webhooks
+    past_results: PastResults
 
 
 @asynccontextmanager
@@ -190,6 +192,7 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
             network_policies=policies,
             baselines=baselines,
             webhooks=webhooks,
+            past_results=PastResults(store),
         )
         await _take_up(engine)
         yield engine

@@ -2,15 +2,10 @@
 
 from typing import Annotated
 
-from pydantic import StringConstraints
+from pydantic import AfterValidator, StringConstraints
+from pydantic_core import PydanticCustomError
 
 from benchyard.models.base import Columns, Model, Record, ShortText
-
-BaselineName = Annotated[
-    str, StringConstraints(max_length=100, pattern=r"^(?!bmj_)[A-Za-z0-9][A-Za-z0-9._/-]*$")
-]
-"""Letters, digits, and `.`, `_`, `/`, `-` after the first; never like the id of a job."""
-
 
 _JOB_PREFIX = "bmj_"
 
@@ -18,6 +13,20 @@ _JOB_PREFIX = "bmj_"
 def is_job(text: str) -> bool:
     """Tell whether a side of a comparison is a job, by its id, rather than a baseline."""
     return text.startswith(_JOB_PREFIX)
+
+
+def _like_no_job(name: str) -> str:
+    if is_job(name):
+        raise PydanticCustomError("like_a_job", "must not begin as the ids of jobs do")
+    return name
+
+
+BaselineName = Annotated[
+    str,
+    StringConstraints(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$"),
+    AfterValidator(_like_no_job),
+]
+"""Letters, digits, and `.`, `_`, `/`, `-` after the first; never like the id of a job."""
 
 
 class BaselineRequest(Model):

@@ -148,6 +148,8 @@ class Trial(Record):
     earlier_scores: list[ScoreRecord] = Field(default_factory=list)
     rescorings: int = 0
     """The number of the job's last rescoring that it was part of."""
+    n_rescored: int = 0
+    """Scorings of it that this rescoring has begun."""
     rescore_note: str | None = None
     """Reason why the last attempt to score it again failed."""
     activity: str | None = None

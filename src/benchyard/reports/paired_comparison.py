@@ -34,7 +34,7 @@ from benchyard.reports.statistics.differences import (
     paired_difference,
     permutation_test,
 )
-from benchyard.reports.statistics.means import estimate
+from benchyard.reports.statistics.means import LEVEL, estimate
 from benchyard.reports.statistics.multiple_tests import benjamini_hochberg
 from benchyard.reports.statistics.power import NoiseParts, attempts_needed, detectable_difference
 from benchyard.reports.statistics.verdicts import GateVerdict, difference_bounds, verdict
@@ -623,11 +623,14 @@ def _deciding_sizes(comparison: ComparisonView, margin: float) -> tuple[int | No
     difference, power = comparison.difference, comparison.power
     if difference is None or not (distance := abs(difference.mean + margin)):
         return None, None
-    wanted = (distance / ((difference.high - difference.low) / 2)) ** 2
-    scenarios = max(comparison.n_shared + 1, math.ceil(comparison.n_shared / wanted))
     if power is None:
         # No spread at all: more attempts at these scenarios would hardly show one.
-        return None, _at_most_needed(scenarios)
+        room = 1 + difference.mean if difference.mean > -margin else 1 - difference.mean
+        # All that is unlikely to be unseen in so many must still fit between the mean and -margin.
+        unseen = math.log((1 - LEVEL) / 2) / math.log1p(-distance / room) if distance < room else 1
+        return None, _at_most_needed(max(comparison.n_shared + 1, math.ceil(unseen)))
+    wanted = (distance / ((difference.high - difference.low) / 2)) ** 2
+    scenarios = max(comparison.n_shared + 1, math.ceil(comparison.n_shared / wanted))
     attempts = (comparison.a.n_attempts + comparison.b.n_attempts) / 2 / max(1, comparison.n_shared)
     left = wanted - (1 - power.of_attempts)
     needed = None if left <= 0 else max(round(attempts) + 1, math.ceil(attempts * power.of_attempts / left))

@@ -25,7 +25,7 @@ from benchyard.client.operations import (
     read,
 )
 from benchyard.client.request_fields import JobPageFields, TrialFields, body_of
-from benchyard.errors import BenchyardError, ServerUnreachable, StillWaiting
+from benchyard.errors import BenchyardError, Conflict, ServerUnreachable, StillWaiting
 from benchyard.models.base import RenameRequest
 from benchyard.models.comparisons import ComparisonView, GateView
 from benchyard.models.job_plans import JobPlanView
@@ -41,7 +41,9 @@ from benchyard.models.jobs import (
     RetryRequest,
 )
 from benchyard.models.removals import RemovalView
+from benchyard.models.trends import ScorerNoiseView
 from benchyard.models.trials import SuspectRule, TrialView
+from benchyard.reports.trends import noise_of_scores
 
 SILENCE_SECONDS = 60.0
 PATIENCE_SECONDS = 600.0
@@ -209,10 +211,37 @@ class Jobs(VerbGroup[S]):
         return (yield from _post(id, "retry", RetryRequest(only=only, scenarios=named)))
 
     @call
-    def rescore(self, id: str, trial_ids: Sequence[str] | None = None) -> Steps[BenchmarkJobView]:
-        """Score the final states of trials again; all trials that count, unless some are named."""
-        wanted = JobRescoreRequest(trial_ids=None if trial_ids is None else list(trial_ids))
+    def rescore(
+        self, id: str, trial_ids: Sequence[str] | None = None, *, times: int = 1
+    ) -> Steps[BenchmarkJobView]:
+        """Score the final states of trials again; all trials that count, unless some are named.
+
+        With `times` above 1, each is scored so often, which tells the noise of its scorers; the last counts.
+        """
+        wanted = JobRescoreRequest(trial_ids=None if trial_ids is None else list(trial_ids), times=times)
         return (yield from _post(id, "rescore", wanted))
+
+    @call
+    def scorer_noise(self, trial_id: str, times: int = 5) -> Steps[ScorerNoiseView]:
+        """Score a trial's final state so often again, and return how often the score changed.
+
+        All scores are kept with the trial, and the last one counts, as after any rescoring.
+        """
+        trial = yield from self.trial.steps(trial_id)
+        view = yield from self.rescore.steps(trial.job_id, [trial_id], times=times)
+        delay = FIRST_LOOK_SECONDS
+        while view.rescoring_state == "running":
+            yield from pause(delay)
+            delay = min(delay * 2, LATER_LOOKS_SECONDS)
+            view = yield from self.get.steps(trial.job_id)
+        trial = yield from self.trial.steps(trial_id)
+        if trial.rescore_note is not None:
+            raise Conflict(f"trial {trial_id} was not scored again: {trial.rescore_note}")
+        if view.rescoring is not None and trial_id in view.rescoring.pruned:
+            raise Conflict(f"the final state of trial {trial_id} is not kept any more")
+        same = [each for each in trial.earlier_scores if each.scenario_revision == trial.scored_revision]
+        scores = [each.score for each in same if each.score is not None]
+        return noise_of_scores([[*scores, trial.score or 0.0]])
 
     @call
     def rename(self, id: str, name: str) -> Steps[BenchmarkJobView]:

@@ -19,6 +19,7 @@ from benchyard.client.resources.runs import ScenarioRuns
 from benchyard.models.removals import DeletedView
 from benchyard.models.runs import ScenarioRunView
 from benchyard.models.scenarios import CustomScorerView, ScenarioEnvironment, ScenarioView, ScorerTrialView
+from benchyard.models.trends import ScenarioHistoryView
 
 _SCORERS_PATH = "/v1/scenarios/scorers"
 
@@ -93,6 +94,12 @@ class Scenarios(VerbGroup[S]):
         """Change a scenario: None leaves a field as it is, an empty value clears it."""
         request = Request("POST", at(_PATH + "/{}", id), json=body_of(changes))
         return (yield from fetch(request, ScenarioView))
+
+    @call
+    def history(self, id: str) -> Steps[ScenarioHistoryView]:
+        """Return its results over all jobs and revisions, how flaky it is, and the noise of its scorers."""
+        request = Request("GET", at("/v1/scenarios/{}/history", id), timeout=TRANSFER_TIMEOUT)
+        return (yield from fetch(request, ScenarioHistoryView))
 
     @listing
     def list(self, **query: Unpack[ScenarioPageFields]) -> ListingSpec[ScenarioView]:
