@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
 from typing import Any
@@ -34,7 +34,7 @@ from benchyard.reports.statistics.differences import (
     paired_difference,
     permutation_test,
 )
-from benchyard.reports.statistics.means import LEVEL, estimate
+from benchyard.reports.statistics.means import LEVEL, Estimate, estimate
 from benchyard.reports.statistics.multiple_tests import benjamini_hochberg
 from benchyard.reports.statistics.power import NoiseParts, attempts_needed, detectable_difference
 from benchyard.reports.statistics.verdicts import GateVerdict, difference_bounds, verdict
@@ -227,7 +227,7 @@ def _side(side: Side, shared: Sequence[str], other: Side, groups: Sequence[str] 
         job_name=side.job.name,
         agent=side.agent,
         label=side.label,
-        score=None if score is None else EstimateView.model_validate(score, from_attributes=True),
+        score=estimate_view(score),
         n_attempts=sum(len(row.scores) for row in rows),
         unscored=unscored,
         bounds=(fmean(row.bound(0.0) for row in tried), fmean(row.bound(1.0) for row in tried))
@@ -237,6 +237,16 @@ def _side(side: Side, shared: Sequence[str], other: Side, groups: Sequence[str] 
         cost_usd=fmean(known_costs) if rows and len(known_costs) == len(rows) else None,
         working_ms=fmean(working) if working else None,
     )
+
+
+def estimate_view(score: Estimate | None) -> EstimateView | None:
+    """Return a mean as the wire shows it; a single score outside of 0 and 1 has no interval."""
+    if score is None:
+        return None
+    if math.isfinite(score.low):
+        return EstimateView.model_validate(score, from_attributes=True)
+    told = replace(score, low=score.mean, high=score.mean, method="no interval: nothing varies")
+    return EstimateView.model_validate(told, from_attributes=True)
 
 
 def _difference(values: Sequence[float], groups: Sequence[str] | None) -> DifferenceView | None:

@@ -15,6 +15,7 @@ from benchyard.models.trends import (
     TrendPoint,
     TrendSeries,
 )
+from benchyard.reports.paired_comparison import estimate_view
 from benchyard.reports.past_attempts import (
     ByScenario,
     PastAttempt,
@@ -78,15 +79,10 @@ def _points(sources: Sequence[Source], results: Sequence[ByScenario]) -> list[Tr
 
 def score_estimate(values: Sequence[float]) -> EstimateView | None:
     """Return a mean score with its interval; None without scores."""
-    found = estimate(values)
-    if found is None:
-        return None
-    if len(values) == 1 and not 0.0 <= values[0] <= 1.0:
-        return _without_interval(values[0])
-    return EstimateView.model_validate(found, from_attributes=True)
+    return estimate_view(estimate(values))
 
 
-def _without_interval(value: float, count: int = 1) -> EstimateView:
+def _without_interval(value: float, count: int) -> EstimateView:
     return EstimateView(
         mean=value,
         low=value,
