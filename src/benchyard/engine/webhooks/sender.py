@@ -122,7 +122,7 @@ def _status(line: bytes) -> int:
     version, _, rest = line.partition(b" ")
     if not version.startswith(b"HTTP/1.") or not rest[:3].isdigit():
         raise ValueError(
-            "what answers is no HTTP server" if line else "the connection ended without an answer"
+            "the answer is not HTTP" if line else "the connection ended without an answer"
         )
     return int(rest[:3])
 
