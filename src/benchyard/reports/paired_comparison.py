@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from statistics import fmean
 from typing import Any
@@ -243,10 +243,9 @@ def estimate_view(score: Estimate | None) -> EstimateView | None:
     """Return a mean as the wire shows it; a single score outside of 0 and 1 has no interval."""
     if score is None:
         return None
-    if math.isfinite(score.low):
-        return EstimateView.model_validate(score, from_attributes=True)
-    told = replace(score, low=score.mean, high=score.mean, method="no interval: nothing varies")
-    return EstimateView.model_validate(told, from_attributes=True)
+    # JSON has no infinity.
+    ends = {} if math.isfinite(score.low) else {"low": None, "high": None}
+    return EstimateView.model_validate({**asdict(score), **ends})
 
 
 def _difference(values: Sequence[float], groups: Sequence[str] | None) -> DifferenceView | None:

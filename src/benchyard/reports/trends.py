@@ -82,31 +82,17 @@ def score_estimate(values: Sequence[float]) -> EstimateView | None:
     return estimate_view(estimate(values))
 
 
-def _without_interval(value: float, count: int) -> EstimateView:
-    return EstimateView(
-        mean=value,
-        low=value,
-        high=value,
-        n=count,
-        n_clusters=count,
-        n_effective=count,
-        method="no interval: nothing varies",
-    )
-
-
 def _amount(rows: Sequence[ScenarioAttempts], value: Value) -> EstimateView | None:
     """Return the mean over scenarios of a cost or a time; None where it is not known for all."""
     values = [value(row) for row in rows if row.scores]
     known = [each for each in values if each is not None]
     if not known or len(known) < len(values):
         return None
-    interval = t_interval(known)
-    if interval is None:
-        return _without_interval(fmean(known), len(known))
+    low, high = t_interval(known) or (None, None)
     return EstimateView(
         mean=fmean(known),
-        low=interval[0],
-        high=interval[1],
+        low=low,
+        high=high,
         n=len(known),
         n_clusters=len(known),
         n_effective=len(known),

@@ -3,6 +3,7 @@
 import click
 
 from benchyard.cli.connection import connect
+from benchyard.cli.job.compare import estimate_text
 from benchyard.cli.render import duration, echo_sentence, output_option, print_table, show, when
 from benchyard.cli.run.trial_rescoring import noise_lines
 from benchyard.cli.table import Narrow
@@ -21,6 +22,7 @@ from benchyard.models.trends import (
 )
 
 _BAR = 21
+_BAR_TITLE = "FROM 0 TO 1"
 _SHOWN = 20
 
 
@@ -67,7 +69,7 @@ def _print_series(series: TrendSeries) -> None:
                 when(point.time_ms)[:16],
                 clean(point.name),
                 clean(point.version or ""),
-                estimate_text(point.score),
+                _mean(point.score),
                 estimate_bar(point.score),
                 _cost(point.cost_usd),
                 _time(point.working_ms),
@@ -79,13 +81,13 @@ def _print_series(series: TrendSeries) -> None:
         "JOB",
         "VERSION",
         "MEAN (95 %)",
-        "0" + " " * (_BAR - 2) + "1",
+        _BAR_TITLE,
         "COST",
         "TIME",
         "CHANGE",
     ]
-    kept = [at for at, title in enumerate(titles) if title[:1] == "0" or any(row[at] for row in rows)]
-    narrow = Narrow(["JOB", "CHANGE"], ["COST", "TIME", "VERSION", titles[4]])
+    kept = [at for at, title in enumerate(titles) if any(row[at] for row in rows)]
+    narrow = Narrow(["JOB"], ["COST", "TIME", "VERSION", _BAR_TITLE])
     print_table([titles[at] for at in kept], [[row[at] for at in kept] for row in rows], narrow)
     for point in series.points:
         for note in point.notes:
@@ -99,24 +101,24 @@ def _change(name: str, change: ChangeView) -> str:
         "cost": f"{change.difference:+.4f}$",
         "time": f"{change.difference / 1000:+.1f}s",
     }
-    return f"{name} {'better' if better else 'WORSE'} {amounts[name]} (p {change.p_adjusted:.2g})"
-
-
-def estimate_text(score: EstimateView | None) -> str:
-    """Return a mean with its interval."""
-    return "-" if score is None else f"{score.mean:.3f} ({score.low:.3f} to {score.high:.3f})"
+    return f"{name} {'better' if better else 'WORSE'} {amounts[name]}"
 
 
 def estimate_bar(score: EstimateView | None) -> str:
     """Return an interval between 0 and 1 as a line of characters."""
     if score is None:
         return "." * _BAR
-    low, mean, high = (_place(each) for each in (score.low, score.mean, score.high))
+    ends = (score.mean if each is None else each for each in (score.low, score.mean, score.high))
+    low, mean, high = map(_place, ends)
     cells = ["."] * _BAR
     cells[low : high + 1] = "=" * (high - low + 1)
     cells[low], cells[high] = "[", "]"
     cells[mean] = "o"
     return "".join(cells)
+
+
+def _mean(score: EstimateView | None) -> str:
+    return "-" if score is None else estimate_text(score)
 
 
 def _place(value: float) -> int:
@@ -156,10 +158,10 @@ def _print_insights(view: InsightsView) -> None:
     if not view.leaders:
         click.echo("no job or run on it has a score; `benchyard job run --benchmark ...` makes one")
         return
-    titles = ["PLACE", "AGENT", "MEAN (95 %)", "0" + " " * (_BAR - 2) + "1", "TRIALS", "COST", "TIME"]
+    titles = ["PLACE", "AGENT", "MEAN (95 %)", _BAR_TITLE, "TRIALS", "COST", "TIME"]
     rows = [_leader(row) for row in view.leaders]
-    kept = [at for at, title in enumerate(titles) if title[:1] == "0" or any(row[at] for row in rows)]
-    narrow = Narrow(["AGENT"], ["TIME", "COST", "TRIALS", titles[3]])
+    kept = [at for at, title in enumerate(titles) if any(row[at] for row in rows)]
+    narrow = Narrow(["AGENT"], ["TIME", "COST", "TRIALS", _BAR_TITLE])
     print_table([titles[at] for at in kept], [[row[at] for at in kept] for row in rows], narrow)
     for group in view.groups:
         if len(group) > 1:
@@ -177,7 +179,7 @@ def _leader(row: LeaderRow) -> list[str]:
     cost = "" if row.cost_usd is None else f"${row.cost_usd:.4f}"
     time = "" if row.working_ms is None else duration(round(row.working_ms))
     bar = estimate_bar(row.score)
-    return [place, clean(row.label), estimate_text(row.score), bar, str(row.n_attempts), cost, time]
+    return [place, clean(row.label), _mean(row.score), bar, str(row.n_attempts), cost, time]
 
 
 def _print_scenarios(view: InsightsView) -> None:
@@ -253,7 +255,7 @@ def _print_history(view: ScenarioHistoryView) -> None:
                 clean(each.label),
                 str(each.revision or "-"),
                 f"{each.passed}/{each.n_attempts}",
-                estimate_text(each.score),
+                _mean(each.score),
                 str(each.n_jobs),
                 str(each.n_flaky or ""),
                 "-" if each.consistency is None else f"{each.consistency:.2f}",

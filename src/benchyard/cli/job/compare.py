@@ -22,7 +22,14 @@ from benchyard.client.client import Client
 from benchyard.client.plain_text import clean
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.baselines import is_job
-from benchyard.models.comparisons import ComparedAgent, ComparisonView, DifferenceView, GateView, Power
+from benchyard.models.comparisons import (
+    ComparedAgent,
+    ComparisonView,
+    DifferenceView,
+    EstimateView,
+    GateView,
+    Power,
+)
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.trials import SuspectRule
 from benchyard.reports.gate_reports import deciding_text, interval_text, junit, markdown
@@ -301,7 +308,7 @@ def print_comparison(view: ComparisonView) -> None:
 
 def _side(name: str, side: ComparedAgent) -> list[str]:
     score = side.score
-    mean = "-" if score is None else f"{score.mean:.3f} ({score.low:.3f} to {score.high:.3f})"
+    mean = "-" if score is None else estimate_text(score)
     return [
         name,
         clean(side.job_name),
@@ -311,6 +318,13 @@ def _side(name: str, side: ComparedAgent) -> list[str]:
         str(side.unscored),
         str(side.n_suspect),
     ]
+
+
+def estimate_text(score: EstimateView) -> str:
+    """Return a mean with its interval, if it has one."""
+    if score.low is None or score.high is None:
+        return f"{score.mean:.3f}"
+    return f"{score.mean:.3f} ({score.low:.3f} to {score.high:.3f})"
 
 
 def _weight(weight: str) -> str:

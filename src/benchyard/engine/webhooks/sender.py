@@ -121,9 +121,7 @@ async def _allowed_address(target: WebhookTarget, rules: Rules, look_up: Resolve
 def _status(line: bytes) -> int:
     version, _, rest = line.partition(b" ")
     if not version.startswith(b"HTTP/1.") or not rest[:3].isdigit():
-        raise ValueError(
-            "the answer is not HTTP" if line else "the connection ended without an answer"
-        )
+        raise ValueError("the answer is not HTTP" if line else "the connection ended without an answer")
     return int(rest[:3])
 
 
