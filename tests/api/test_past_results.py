@@ -20,7 +20,8 @@ from benchyard.models.jobs import Job, JobSource
 from benchyard.models.runs import BenchmarkRun
 from benchyard.models.scenarios import InputContext, Scenario, ScoringContract
 from benchyard.models.trials import Trial
-from benchyard.models.webhooks import Webhook, WebhookDelivery
+from benchyard.models.webhooks.delivery import WebhookDelivery
+from benchyard.models.webhooks.webhook import Webhook
 from benchyard.store.database import Store
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import good, refusal

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchyard.models.past_rows import GROUP_PATHS, JOB_PATHS, RUN_PATHS, TRIAL_PATHS
+from benchyard.models.reports.past_rows import GROUP_PATHS, JOB_PATHS, RUN_PATHS, TRIAL_PATHS
 from benchyard.reports.past_attempts import (
     PastAttempt,
     Source,

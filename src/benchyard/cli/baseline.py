@@ -14,7 +14,7 @@ from benchyard.client.client import Client
 from benchyard.client.lookup import find_benchmark
 from benchyard.client.plain_text import clean
 from benchyard.errors import NotFound
-from benchyard.models.baselines import BaselineView
+from benchyard.models.reports.baselines import BaselineView
 
 COLUMNS: Mapping[str, Callable[[BaselineView], object]] = {
     "NAME": lambda view: clean(view.name),

@@ -11,7 +11,8 @@ from benchyard.cli.options import IntRange, checked_input
 from benchyard.cli.render import age, output_option, show, show_many
 from benchyard.cli.table import Narrow
 from benchyard.client.plain_text import clean
-from benchyard.models.webhooks import EVENT_TYPES, WebhookDeliveryView, WebhookEventType, WebhookView
+from benchyard.models.webhooks.delivery import WebhookDeliveryView
+from benchyard.models.webhooks.webhook import EVENT_TYPES, WebhookEventType, WebhookView
 
 COLUMNS: Mapping[str, Callable[[WebhookView], object]] = {
     "ID": lambda view: view.id,

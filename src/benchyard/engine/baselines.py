@@ -6,9 +6,9 @@ from benchyard.engine.clock import now_ms
 from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.jobs.service import Jobs
 from benchyard.errors import Conflict, NotFound, UsageError
-from benchyard.models.baselines import Baseline, BaselineRequest, is_job
 from benchyard.models.jobs import Job
 from benchyard.models.pages import Page, Query
+from benchyard.models.reports.baselines import Baseline, BaselineRequest, is_job
 from benchyard.store.collection import Collection
 from benchyard.store.vault import Vault
 

@@ -50,11 +50,11 @@ from benchyard.engine.webhooks.service import Webhooks
 from benchyard.hosts.kits import KitFolders
 from benchyard.hosts.machine import this_machine
 from benchyard.models.agents import RegisteredAgent
-from benchyard.models.baselines import Baseline
 from benchyard.models.benchmarks import Benchmark
 from benchyard.models.blueprints import Blueprint
 from benchyard.models.gateway_configs import GatewayConfig
 from benchyard.models.network_policies import NetworkPolicy
+from benchyard.models.reports.baselines import Baseline
 from benchyard.models.runs import BenchmarkRun, ReferenceReport, ScenarioRun
 from benchyard.models.scenarios import CustomScorer, Scenario
 from benchyard.models.snapshots import Snapshot

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 
 from benchyard.models.jobs import ENDED_JOBS, Job
-from benchyard.models.past_rows import GROUP_PATHS, JOB_PATHS, RUN_PATHS, TRIAL_PATHS
+from benchyard.models.reports.past_rows import GROUP_PATHS, JOB_PATHS, RUN_PATHS, TRIAL_PATHS
 from benchyard.models.runs import BenchmarkRun, ScenarioRun
 from benchyard.models.trials import Trial
 from benchyard.store.database import Store

@@ -171,6 +171,11 @@ class Trial(Record):
         """Return its place in the job's plan."""
         return self.agent, self.scenario, self.attempt
 
+    def scores_of_revision(self) -> list[float]:
+        """Return its scores by the scorers that gave the last one, in order."""
+        own = [each for each in self.earlier_scores if each.scenario_revision == self.scored_revision]
+        return [each for each in (*(record.score for record in own), self.score) if each is not None]
+
     @property
     def counted_score(self) -> float | None:
         """Return its value in a mean: its score, 0 for a failure of the agent, None if it is left out."""

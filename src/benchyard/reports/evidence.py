@@ -17,7 +17,7 @@ _MOST_LOG = 700.0
 
 @dataclass(frozen=True)
 class MarginEvidence:
-    """What speaks against "worse by the margin at most", and against "worse by the margin at least"."""
+    """Evidence against "worse by the margin at most", and against "worse by the margin at least"."""
 
     worse: float
     """At 40 or above it is worse by more than the margin, whenever that is looked at."""

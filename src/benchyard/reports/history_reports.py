@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from pydantic import BaseModel
 
-from benchyard.models.trends import TrendsView
+from benchyard.models.reports.trends import TrendsView
 from benchyard.reports.insights import insights
 from benchyard.reports.past_attempts import (
     PastAttempt,

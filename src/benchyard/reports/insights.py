@@ -1,10 +1,10 @@
-"""What a benchmark tells of agents: a leader board with ranks, the worth of each scenario, and power."""
+"""Insights of a benchmark: a leader board with ranks, the worth of each scenario, and power."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median
 
-from benchyard.models.trends import InsightsView, LeaderRow, PowerCellView, ScenarioInsight
+from benchyard.models.reports.trends import InsightsView, LeaderRow, PowerCellView, ScenarioInsight
 from benchyard.reports.past_attempts import ByScenario, PastAttempt, ScenarioAttempts, Source
 from benchyard.reports.statistics.attempts import variance_parts
 from benchyard.reports.statistics.discrimination import discriminations

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from benchyard.models.jobs import JOB_KEY
-from benchyard.models.trends import SourceKind
+from benchyard.models.reports.trends import SourceKind
 from benchyard.models.trials import AGENTS_OWN, ENDED_TRIALS, NEARLY_PASSED, SuspectRule
 
 _ENDED = frozenset(each.value for each in ENDED_TRIALS)
@@ -34,7 +34,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class PastAttempt:
-    """One attempt that has ended."""
+    """An attempt that has ended."""
 
     source: tuple[str, int]
     scenario_id: str

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from benchyard.models.comparisons import EstimateView
-from benchyard.models.trends import (
+from benchyard.models.reports.trends import (
     ChangeView,
     HistoryPoint,
     ScenarioAgent,
@@ -272,6 +272,7 @@ def scorer_noise(attempts: Iterable[PastAttempt]) -> ScorerNoiseView | None:
 
 def noise_of_scores(states: Sequence[Sequence[float]]) -> ScorerNoiseView:
     """Return how often the later scores of final states are not the first ones."""
+    states = [scores for scores in states if scores]
     count = sum(len(scores) - 1 for scores in states)
     changed = sum(score != scores[0] for scores in states for score in scores[1:])
     low, high = clopper_pearson(changed, count) if count else (0.0, 1.0)

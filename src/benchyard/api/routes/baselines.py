@@ -8,7 +8,7 @@ from fastapi import Query as Parameter
 from benchyard.api.deps import ServicesDep
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import PageQuery, narrow
-from benchyard.models.baselines import BaselineListView, BaselineRequest, BaselineView
+from benchyard.models.reports.baselines import BaselineListView, BaselineRequest, BaselineView
 
 router = APIRouter(prefix="/v1/baselines", tags=["baselines"], route_class=LazyRoute)
 

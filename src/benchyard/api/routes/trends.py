@@ -10,7 +10,8 @@ from benchyard.api import history_reports
 from benchyard.api.deps import ServicesDep
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.models.base import ShortText
-from benchyard.models.trends import InsightsView, ScenarioHistoryView, TrendsView
+from benchyard.models.reports.trends import InsightsView, ScenarioHistoryView, ScorerNoiseView, TrendsView
+from benchyard.reports.trends import noise_of_scores
 
 router = APIRouter(prefix="/v1", tags=["trends"], route_class=LazyRoute)
 
@@ -32,6 +33,13 @@ async def trends(
 async def scenario_history(id: str, request: Request, services: ServicesDep) -> Response:
     """Return the results at a scenario over all jobs and revisions, its flakiness, and its scorers' noise."""
     return (await history_reports.history(services, id)).respond(request)
+
+
+@router.get("/trials/{id}/scorer_noise", response_model_exclude_none=True)
+async def scorer_noise(id: str, services: ServicesDep) -> ScorerNoiseView:
+    """Return how often scoring what a trial left again changed its score, by the same revision of scorers."""
+    trial = await services.engine.jobs.trial(id)
+    return noise_of_scores([trial.scores_of_revision()])
 
 
 @router.get("/benchmarks/{id}/insights", response_model=InsightsView)

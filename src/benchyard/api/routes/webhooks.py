@@ -10,14 +10,8 @@ from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import PageQuery, narrow
 from benchyard.engine.webhooks.service import WEBHOOK_PREFIX
-from benchyard.models.webhooks import (
-    DeliveryState,
-    WebhookDeliveryListView,
-    WebhookDeliveryView,
-    WebhookListView,
-    WebhookRequest,
-    WebhookView,
-)
+from benchyard.models.webhooks.delivery import DeliveryState, WebhookDeliveryListView, WebhookDeliveryView
+from benchyard.models.webhooks.webhook import WebhookListView, WebhookRequest, WebhookView
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=LazyRoute)
 

@@ -10,7 +10,7 @@ from benchyard.cli.table import Narrow
 from benchyard.client.lookup import find_benchmark, find_scenario
 from benchyard.client.plain_text import clean
 from benchyard.models.comparisons import EstimateView
-from benchyard.models.trends import (
+from benchyard.models.reports.trends import (
     ChangeView,
     HistoryPoint,
     InsightsView,

@@ -21,7 +21,6 @@ from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.plain_text import clean
 from benchyard.errors import NotFound, UsageError
-from benchyard.models.baselines import is_job
 from benchyard.models.comparisons import (
     ComparedAgent,
     ComparisonView,
@@ -31,6 +30,7 @@ from benchyard.models.comparisons import (
     Power,
 )
 from benchyard.models.jobs import BenchmarkJobView
+from benchyard.models.reports.baselines import is_job
 from benchyard.models.trials import SuspectRule
 from benchyard.reports.gate_reports import deciding_text, interval_text, junit, markdown
 

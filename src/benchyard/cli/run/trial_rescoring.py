@@ -13,7 +13,7 @@ from benchyard.client.client import Client
 from benchyard.client.lookup import scenario_id_in
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.jobs import MOST_SCORINGS
-from benchyard.models.trends import ScorerNoiseView
+from benchyard.models.reports.trends import ScorerNoiseView
 from benchyard.models.trials import TrialView
 
 _PREFIX = "trl_"

@@ -5,7 +5,7 @@ from typing import TypedDict, Unpack
 from benchyard.client.listings import ListingSpec, listing
 from benchyard.client.methods import S, VerbGroup, call
 from benchyard.client.operations import Request, Steps, at, fetch
-from benchyard.models.baselines import BaselineListView, BaselineRequest, BaselineView
+from benchyard.models.reports.baselines import BaselineListView, BaselineRequest, BaselineView
 
 _PATH = "/v1/baselines"
 

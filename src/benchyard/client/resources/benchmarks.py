@@ -16,9 +16,9 @@ from benchyard.client.request_fields import (
 )
 from benchyard.models.benchmarks import BenchmarkView
 from benchyard.models.removals import BenchmarkDeleteRequest, DeletedView
+from benchyard.models.reports.trends import InsightsView, TrendsView
 from benchyard.models.runs import BenchmarkRunView
 from benchyard.models.scenarios import ScenarioView
-from benchyard.models.trends import InsightsView, TrendsView
 
 _PATH = "/v1/benchmarks"
 

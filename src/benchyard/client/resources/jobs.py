@@ -41,9 +41,8 @@ from benchyard.models.jobs import (
     RetryRequest,
 )
 from benchyard.models.removals import RemovalView
-from benchyard.models.trends import ScorerNoiseView
+from benchyard.models.reports.trends import ScorerNoiseView
 from benchyard.models.trials import SuspectRule, TrialView
-from benchyard.reports.trends import noise_of_scores
 
 SILENCE_SECONDS = 60.0
 PATIENCE_SECONDS = 600.0
@@ -239,9 +238,7 @@ class Jobs(VerbGroup[S]):
             raise Conflict(f"trial {trial_id} was not scored again: {trial.rescore_note}")
         if view.rescoring is not None and trial_id in view.rescoring.pruned:
             raise Conflict(f"the final state of trial {trial_id} is not kept any more")
-        same = [each for each in trial.earlier_scores if each.scenario_revision == trial.scored_revision]
-        scores = [each.score for each in same if each.score is not None]
-        return noise_of_scores([[*scores, trial.score or 0.0]])
+        return (yield from fetch(Request("GET", at("/v1/trials/{}/scorer_noise", trial_id)), ScorerNoiseView))
 
     @call
     def rename(self, id: str, name: str) -> Steps[BenchmarkJobView]:

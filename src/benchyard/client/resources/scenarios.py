@@ -17,9 +17,9 @@ from benchyard.client.request_fields import (
 )
 from benchyard.client.resources.runs import ScenarioRuns
 from benchyard.models.removals import DeletedView
+from benchyard.models.reports.trends import ScenarioHistoryView
 from benchyard.models.runs import ScenarioRunView
 from benchyard.models.scenarios import CustomScorerView, ScenarioEnvironment, ScenarioView, ScorerTrialView
-from benchyard.models.trends import ScenarioHistoryView
 
 _SCORERS_PATH = "/v1/scenarios/scorers"
 

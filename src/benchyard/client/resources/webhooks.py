@@ -6,13 +6,8 @@ from typing import TypedDict, Unpack
 from benchyard.client.listings import ListingSpec, listing
 from benchyard.client.methods import S, VerbGroup, call
 from benchyard.client.operations import Request, Steps, at, fetch
-from benchyard.models.webhooks import (
-    DeliveryState,
-    WebhookDeliveryView,
-    WebhookEventType,
-    WebhookRequest,
-    WebhookView,
-)
+from benchyard.models.webhooks.delivery import DeliveryState, WebhookDeliveryView
+from benchyard.models.webhooks.webhook import WebhookEventType, WebhookRequest, WebhookView
 
 _PATH = "/v1/webhooks"
 

@@ -1,4 +1,4 @@
-"""One request of a webhook: only to addresses that are allowed, signed, and over within seconds."""
+"""Requests of webhooks: only to addresses that are allowed, signed, and over within seconds."""
 
 import asyncio
 import base64
@@ -23,7 +23,7 @@ Resolve = Callable[[str, int], Awaitable[list[Address]]]
 
 @dataclass(frozen=True)
 class WebhookTarget:
-    """Where a webhook's requests go."""
+    """The address that a webhook's requests go to."""
 
     host: Host
     port: int

@@ -21,12 +21,11 @@ from benchyard.hosts.cancellation import wait_at_most
 from benchyard.models.comparisons import ComparedAgent, GateView
 from benchyard.models.jobs import ENDED_JOBS, Job
 from benchyard.models.pages import Page, Query
-from benchyard.models.webhooks import (
+from benchyard.models.webhooks.delivery import WebhookDelivery, WebhookEvent
+from benchyard.models.webhooks.webhook import (
     EVENT_TYPES,
     MOST_WEBHOOKS,
     Webhook,
-    WebhookDelivery,
-    WebhookEvent,
     WebhookEventType,
     WebhookRequest,
 )

@@ -24,7 +24,7 @@ class ChangeView(Model):
 
 
 class TrendPoint(Model):
-    """One job of an agent, or one benchmark run."""
+    """A job of an agent, or a benchmark run."""
 
     kind: SourceKind
     id: str
@@ -99,7 +99,7 @@ class ScenarioAgent(Model):
 
 
 class ScorerNoiseView(Model):
-    """How often scoring the same final state again changed the score."""
+    """The share of repeated scorings of the same final state that changed the score."""
 
     n_states: int
     """Final states that were scored more than once by the same scorers."""
@@ -147,7 +147,7 @@ class LeaderRow(Model):
 
 
 class ScenarioInsight(Model):
-    """What a scenario tells of agents."""
+    """The worth of a scenario for telling agents apart."""
 
     scenario_id: str
     scenario_name: str
@@ -173,7 +173,7 @@ class PowerCellView(Model):
 
 
 class InsightsView(Model):
-    """What is known of a benchmark from all jobs and runs on it."""
+    """Insights of a benchmark from all jobs and runs on it."""
 
     benchmark_id: str
     benchmark_name: str
