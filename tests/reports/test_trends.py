@@ -140,7 +140,7 @@ def test_noise_counts_the_scores_that_are_not_the_first() -> None:
 
 def test_rows_of_records_become_attempts_that_count_as_trials_do() -> None:
     def row(state: str, score: float | None, kind: str | None = None, **other: Any) -> list[Any]:
-        values = {
+        values: dict[tuple[str, ...], Any] = {
             ("job_id",): "bmj_0",
             ("agent",): 0,
             ("scenario_id",): "scn_1",
@@ -179,7 +179,7 @@ def test_rows_of_jobs_and_runs_become_sources() -> None:
     assert len(job) == len(JOB_PATHS)
     (one,) = sources_of_jobs([job])
     assert (one.agent_name, one.label, one.version, one.time_ms) == ("codex:m", "codex@1.2:m", "1.2", 9)
-    groups = [
+    groups: list[list[Any]] = [
         ["bmr_1", "of a job", 1, 2, {"benchyard.job": "bmj_0"}],
         ["bmr_2", None, 1, None, {"agent": "mine", "model": "m"}],
         ["bmr_3", "x", 1, 2, None],
@@ -189,7 +189,7 @@ def test_rows_of_jobs_and_runs_become_sources() -> None:
         ("bmr_3", "sdk"),
     ]
     assert len(groups[0]) == len(GROUP_PATHS)
-    runs = [
+    runs: list[list[Any]] = [
         ["bmr_3", "scn_1", "completed", 0.5, None, 1, 2, 1, "scr_1", None, False],
         [None, "scn_1", "scored", 1.0, 0.25, 1, 5, 1, "scr_2", "alone", False],
         [None, "scn_1", "completed", 1.0, None, 1, 2, 1, "scr_3", None, True],
