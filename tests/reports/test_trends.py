@@ -139,8 +139,8 @@ def test_noise_counts_the_scores_that_are_not_the_first() -> None:
 
 
 def test_rows_of_records_become_attempts_that_count_as_trials_do() -> None:
-    def row(state: str, score: float | None, kind: str | None = None, **other: Any) -> list[Any]:
-        values: dict[tuple[str, ...], Any] = {
+    def row(state: str, score: float | None, kind: str | None = None) -> list[Any]:
+        values: dict[Any, Any] = {
             ("job_id",): "bmj_0",
             ("agent",): 0,
             ("scenario_id",): "scn_1",
@@ -151,7 +151,6 @@ def test_rows_of_records_become_attempts_that_count_as_trials_do() -> None:
             ("end_time_ms",): 40,
             ("preparing_ms",): 20,
             ("scored_revision",): 2,
-            **other,
         }
         return [values.get(path) for path in TRIAL_PATHS]
 
