@@ -7,7 +7,6 @@ import hmac
 import json
 import queue
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -24,7 +23,7 @@ from benchyard.models.webhooks.delivery import WebhookDelivery
 from benchyard.models.webhooks.webhook import Webhook
 from benchyard.store.database import Store
 from benchyard.testing.server import RunningServer
-from tests.api.devbox import good, refusal
+from tests.api.devbox import eventually, good, refusal
 from tests.api.test_comparisons import SCENARIOS, stored
 from tests.cli.conftest import CommandLine
 
@@ -154,9 +153,9 @@ def test_an_event_that_a_killed_server_left_is_delivered_with_its_id(
 ) -> None:
     headers, event, _ = receiver.told()
     assert (headers["webhook-id"], event["type"]) == ("whd_left", "job.ended")
-    deadline = time.monotonic() + 30
-    while not (found := good(http.get("/v1/webhooks/whk_old/deliveries?state=delivered"))["deliveries"]):
-        assert time.monotonic() < deadline
+    path = "/v1/webhooks/whk_old/deliveries?state=delivered"
+    eventually(lambda: good(http.get(path))["deliveries"], "the answer noted")
+    found = good(http.get(path))["deliveries"]
     assert (found[0]["id"], found[0]["attempts"], found[0]["status"]) == ("whd_left", 1, 204)
 
 

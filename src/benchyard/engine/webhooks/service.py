@@ -187,8 +187,13 @@ class Webhooks:
 
     def _changes(self, type: WebhookEventType, data: Mapping[str, Any], key: str) -> list[Change]:
         event = WebhookEvent(type=type, time_ms=now_ms(), data=dict(data))
-        wanting = [each for each in self._known.values() if type in each.events]
-        return [self.deliveries.rows.adding([self._delivery(each, event, key)]) for each in wanting]
+        changes = []
+        for webhook in self._known.values():
+            if type in webhook.events:
+                changes.append(self.deliveries.rows.adding([self._delivery(webhook, event, key)]))
+                # Counted anew before each round of requests.
+                self._pending[webhook.id] += 1
+        return changes
 
     def _delivery(self, webhook: Webhook, event: WebhookEvent, key: str) -> WebhookDelivery:
         derived = self._tools.vault.derive("webhook-deliveries", f"{webhook.id}/{event.type}/{key}")
