@@ -83,6 +83,7 @@ GIVEN: dict[str, tuple[str, object]] = {
     "keep_results_days": ("2w", 14.0),
     "upstreams": ("vllm=http://h:1,no-key", {"vllm": UpstreamAddress("http://h:1", needs_key=False)}),
     "import_folders": ("/usr", (Path("/usr"),)),
+    "webhook_networks": ("10.1.2.3/32", ("10.1.2.3/32",)),
     "open_metrics": ("1", True),
 }
 """Setting -> a value as it is written, and its meaning; each other one is a number and given as 7."""

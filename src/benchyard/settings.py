@@ -4,6 +4,7 @@ Each is declared here and nowhere else: the option of `benchyard serve`, the env
 of the page of settings are made of the declaration.
 """
 
+import ipaddress
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -58,6 +59,15 @@ def driver_option_from_text(text: str) -> tuple[str, str]:
     if not key or not equals:
         raise UsageError(f"{text!r} must look like KEY=VALUE")
     return key, value
+
+
+def cidr_from_text(text: str) -> str:
+    """Return a range of addresses as it was given; raises UsageError for any other text."""
+    try:
+        ipaddress.ip_network(text)
+    except ValueError as error:
+        raise UsageError(f"{text!r} is not a CIDR such as 10.1.2.3/32: {error}") from error
+    return text
 
 
 @dataclass(frozen=True)
@@ -272,6 +282,16 @@ class Settings:
             option="import-from",
             like="DIR",
             there="folder",
+        ),
+    ] = ()
+    webhook_networks: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Let webhooks reach these addresses too, such as 10.1.2.3/32; others of private networks and of "
+            "this machine stay closed to them. Repeatable.",
+            option="webhook-allow",
+            like="CIDR",
+            parse=cidr_from_text,
         ),
     ] = ()
     open_metrics: Annotated[bool, Setting("Show /metrics without a key.")] = False

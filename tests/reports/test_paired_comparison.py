@@ -220,3 +220,61 @@ def test_swapping_the_sides_swaps_the_signs() -> None:
     assert (there.difference.low, there.difference.high) == pytest.approx(
         (-back.difference.high, -back.difference.low)
     )
+
+
+def running(scores: Sequence[Sequence[float]], waiting: int, id: str = "bmj_2") -> Side:
+    """Return a side whose last scenarios still wait."""
+    made = side([*scores, *([[]] * waiting)], id)
+    late = [trial(scenario=len(scores) + number) for number in range(waiting)]
+    return Side(made.job, 0, [*made.trials, *late])
+
+
+def test_while_a_job_runs_only_evidence_against_the_margin_decides() -> None:
+    before = side([[1.0]] * 100)
+    lost = compare(before, running([[0.0]] * 20, 80), margin=0.02)
+    assert lost.running is not None
+    assert (lost.running.n, lost.running.n_planned) == (20, 100)
+    assert gate(lost, 0.02).verdict == "fail"
+    few = gate(compare(before, running([[0.0]] * 5, 95), margin=0.02), 0.02)
+    # The interval of five lost scenarios would decide, but not at each of many looks.
+    assert (few.verdict, few.attempts_needed) == ("inconclusive", None)
+    assert "while a job runs" in few.reason
+    assert gate(compare(before, running([[1.0]] * 90, 10), margin=0.3), 0.3).verdict == "pass"
+    graded = compare(side([[5.0]] * 30), running([[1.0]] * 20, 10), margin=0.02)
+    assert gate(graded, 0.02).verdict == "inconclusive"
+    ended = compare(before, side([[0.0]] * 100, "bmj_2"), margin=0.02)
+    assert ended.running is None
+
+
+def test_a_gate_never_fails_by_one_lost_scenario() -> None:
+    for count in (1, 2):
+        lost = compare(side([[1.0]] * count), side([[0.0]] * count, "bmj_2"))
+        assert gate(lost, 0.02).verdict == "inconclusive"
+    assert gate(compare(side([[1.0]] * 8), side([[0.0]] * 8, "bmj_2")), 0.02).verdict == "fail"
+
+
+def test_equal_results_say_how_many_scenarios_would_decide() -> None:
+    found = gate(compare(side([[1.0]] * 10), side([[1.0]] * 10, "bmj_2")), 0.02)
+    assert found.attempts_needed is None
+    needed = found.scenarios_needed
+    assert needed is not None
+    assert gate(compare(side([[1.0]] * needed), side([[1.0]] * needed, "bmj_2")), 0.02).verdict == "pass"
+    fewer = needed - 10
+    less = gate(compare(side([[1.0]] * fewer), side([[1.0]] * fewer, "bmj_2")), 0.02)
+    assert less.verdict == "inconclusive"
+
+
+def test_a_difference_from_scenario_to_scenario_asks_for_scenarios_and_not_for_attempts() -> None:
+    before = side([[0.0] * 5, [1.0] * 5] * 10)
+    after = side([[1.0] * 5, [0.0] * 5] * 10, "bmj_2")
+    found = gate(compare(before, after), 0.02)
+    assert (found.verdict, found.attempts_needed) == ("inconclusive", None)
+    assert found.scenarios_needed is not None
+    assert found.scenarios_needed > 20
+
+
+def test_one_scenario_with_a_score_above_1_has_no_interval() -> None:
+    view = compare(side([[3.0]]), side([[2.0]], "bmj_2"))
+    assert view.a.score is not None
+    assert (view.a.score.mean, view.a.score.low, view.a.score.high) == (3.0, None, None)
+    assert gate(view, 0.02).verdict == "inconclusive"

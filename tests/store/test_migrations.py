@@ -30,11 +30,12 @@ API_KEY = "by_d1QocKfbFC7-PuqjTjQjCnlthPW_6Id7a7RynjcCNfU"
 SECRET_KEY = "2NXSKZ28rP84it6hr3tCp2cSv5xdU3BjycMX9CAo1MY="
 OBJECT = "obj_JR7UWP0VUaD4RIOYnNedU/817d6dd163c1b23e"
 VERSION = text("SELECT version_num FROM alembic_version")
-NEXT = """
+NEWEST = int(migrations.newest())
+NEXT = f"""
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision = "0010", "0009"
+revision, down_revision = "{NEWEST + 1:04}", "{NEWEST:04}"
 
 
 def upgrade() -> None:
@@ -125,14 +126,14 @@ def test_later_revisions_are_run_once_on_a_database_of_the_first_release(
 ) -> None:
     folder = tmp_path / "migrations"
     shutil.copytree(migrations.FOLDER / "versions", folder / "versions")
-    (folder / "versions" / "r0010_later.py").write_text(NEXT)
+    (folder / "versions" / f"r{NEWEST + 1:04}_later.py").write_text(NEXT)
     monkeypatch.setattr(migrations, "FOLDER", folder)
 
     async def main() -> None:
         for _ in range(2):
             async with Store(old_url) as store:
                 assert await store.read(lambda found: found.scalar(text("SELECT count(*) FROM later"))) == 0
-                assert await store.read(lambda found: found.scalar(VERSION)) == "0010"
+                assert await store.read(lambda found: found.scalar(VERSION)) == f"{NEWEST + 1:04}"
                 assert len(await store.collection("scenarios", Record).all({})) == 1
 
     asyncio.run(main())

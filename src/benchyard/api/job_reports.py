@@ -86,6 +86,7 @@ class JobReports:
         suspect: SuspectRule | None,
         clusters: Mapping[str, str] | None,
         cluster_key: str | None,
+        margin: float = 0.0,
     ) -> Report:
         """Compare the second of two agents with the first."""
         compared = {job.id: job for job, _ in sides}
@@ -95,6 +96,7 @@ class JobReports:
             "suspect": suspect,
             "clusters": clusters,
             "cluster_key": cluster_key,
+            "margin": margin,
         }
         return Report(await self._work("make_comparison", jobs, list(compared.values()), parameters))
 

@@ -30,6 +30,9 @@ COMMANDS = {
     "trial": CommandEntry(
         "benchyard.cli.run.trial:trial", "Look at one attempt of an agent: scorers, logs, trajectory."
     ),
+    "baseline": CommandEntry(
+        "benchyard.cli.baseline:baseline", "Name results that later jobs are compared with."
+    ),
     "run": CommandEntry("benchyard.cli.run.commands:run", "Look at runs that were made through the SDK."),
     "agent": CommandEntry(
         "benchyard.cli.agent:agent",
@@ -43,6 +46,9 @@ COMMANDS = {
     ),
     "network-policy": CommandEntry(
         "benchyard.cli.network_policy:network_policy", "Say what devboxes may reach."
+    ),
+    "webhook": CommandEntry(
+        "benchyard.cli.webhook:webhook", "Tell other programs of ends of jobs and verdicts of gates."
     ),
     "object": CommandEntry("benchyard.cli.object:object_", "Store files on the server."),
     "key": CommandEntry("benchyard.cli.key:key", "Make and revoke API keys."),

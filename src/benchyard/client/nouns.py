@@ -6,6 +6,7 @@ from benchyard.client.methods import S, VerbGroup, call
 from benchyard.client.operations import TRANSFER_TIMEOUT, Request, Server, Steps, fetch
 from benchyard.client.resources.access import Pty, Ssh, Tunnels
 from benchyard.client.resources.agents import Agents
+from benchyard.client.resources.baselines import Baselines
 from benchyard.client.resources.benchmarks import Benchmarks
 from benchyard.client.resources.blueprints import Blueprints
 from benchyard.client.resources.devboxes import Devboxes, Logs
@@ -20,6 +21,7 @@ from benchyard.client.resources.scenarios import Scenarios
 from benchyard.client.resources.secrets import Keys, Secrets
 from benchyard.client.resources.snapshots import Snapshots
 from benchyard.client.resources.trajectories import Trajectories
+from benchyard.client.resources.webhooks import Webhooks
 from benchyard.client.sessions import AsyncSession, SyncSession
 from benchyard.models.removals import CollectedResultsView, CollectResultsRequest
 from benchyard.models.server import DiskView, DoctorView
@@ -31,6 +33,7 @@ class Nouns(VerbGroup[S], Generic[S]):
     def __init__(self, session: S) -> None:
         super().__init__(session)
         self.agents: Agents[S] = Agents(session)
+        self.baselines: Baselines[S] = Baselines(session)
         self.benchmark_runs: BenchmarkRuns[S] = BenchmarkRuns(session)
         self.benchmarks: Benchmarks[S] = Benchmarks(session)
         self.blueprints: Blueprints[S] = Blueprints(session)
@@ -51,6 +54,7 @@ class Nouns(VerbGroup[S], Generic[S]):
         self.ssh: Ssh[S] = Ssh(session)
         self.trajectories: Trajectories[S] = Trajectories(session)
         self.tunnels: Tunnels[S] = Tunnels(session)
+        self.webhooks: Webhooks[S] = Webhooks(session)
 
     @property
     def server(self) -> Server:

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from benchyard.engine.agents.service import Agents
+from benchyard.engine.baselines import Baselines
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.executions import Executions
 from benchyard.engine.devboxes.files import Files
@@ -32,6 +33,7 @@ from benchyard.engine.network.gateway_access import Grants
 from benchyard.engine.network.gateway_configs import GatewayConfigs
 from benchyard.engine.network.model_routes import ModelKeys, ModelUpstreams
 from benchyard.engine.network.policies import NetworkPolicies
+from benchyard.engine.past_results import PastResults
 from benchyard.engine.removals import Removals
 from benchyard.engine.retention import Retention
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
@@ -48,6 +50,7 @@ from benchyard.engine.scenarios.custom_scorers import CustomScorers, ScorerValid
 from benchyard.engine.scenarios.deletion import Deletions
 from benchyard.engine.scenarios.public import ShippedBenchmarks
 from benchyard.engine.scenarios.scenarios import Scenarios
+from benchyard.engine.webhooks.service import Webhooks
 from benchyard.hosts.kits import KitFolders
 from benchyard.hosts.machine import this_machine
 from benchyard.models.agents import RegisteredAgent
@@ -55,6 +58,7 @@ from benchyard.models.benchmarks import Benchmark
 from benchyard.models.blueprints import Blueprint
 from benchyard.models.gateway_configs import GatewayConfig
 from benchyard.models.network_policies import NetworkPolicy
+from benchyard.models.reports.baselines import Baseline
 from benchyard.models.runs import BenchmarkRun, ReferenceReport, ScenarioRun
 from benchyard.models.scenarios import CustomScorer, Scenario
 from benchyard.models.snapshots import Snapshot
@@ -98,6 +102,9 @@ class Engine:
     removals: Removals
     retention: Retention
     disk_use: DiskUse
+    baselines: Baselines
+    webhooks: Webhooks
+    past_results: PastResults
 
 
 @asynccontextmanager
@@ -134,7 +141,8 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
             tools, run_records, benchmark_run_records, scenarios, devboxes, prerequisites, scoring, gateways
         )
         benchmark_runs = BenchmarkRuns(tools, benchmark_run_records, benchmarks, runs)
-        job_store = JobStore(store, tools.work)
+        webhooks = Webhooks(tools, store)
+        job_store = JobStore(store, tools.work, webhooks)
         access = TrialModelAccess(tools, spending, keys, scenarios)
         teardown = Teardown(job_store, runs, benchmark_runs, access)
         resolver = JobRequestResolver(benchmarks, scenarios, agents, keys, policies, tools.workers.call)
@@ -158,7 +166,8 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
         deletions = Deletions(
             benchmarks, scenarios, jobs.records, benchmark_runs.records, runs.records, tools.objects
         )
-        removals = Removals(tools, store, jobs, benchmark_runs, runs, grants, deletions)
+        baselines = Baselines(store.collection("baselines", Baseline), jobs, tools.vault)
+        removals = Removals(tools, store, jobs, benchmark_runs, runs, grants, deletions, baselines)
         engine = Engine(
             devboxes=devboxes,
             executions=Executions(tools, devboxes),
@@ -187,12 +196,15 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
             evidence=TrialEvidence(tools.settings.data, jobs, run_records, traces),
             deletions=deletions,
             removals=removals,
-            retention=Retention(tools, removals, deletions, jobs, benchmark_runs, runs),
+            retention=Retention(tools, removals, deletions, jobs, benchmark_runs, runs, baselines),
             disk_use=DiskUse(tools, store),
             agents=agents,
             gateway_configs=configs,
             run_gateways=gateways,
             network_policies=policies,
+            baselines=baselines,
+            webhooks=webhooks,
+            past_results=PastResults(store),
         )
         await _take_up(engine)
         yield engine
@@ -210,6 +222,8 @@ async def _take_up(engine: Engine) -> None:
     await engine.gateway_configs.open()
     await ShippedBenchmarks(engine.scorers, engine.scenarios, engine.benchmarks).open()
     await engine.devboxes.reopen_doors()
+    # Before jobs, whose ends it tells of.
+    await engine.webhooks.open()
     await engine.jobs.open()
     await engine.removals.open()
     engine.retention.open()

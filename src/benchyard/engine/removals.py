@@ -14,6 +14,7 @@ from functools import partial
 from sqlalchemy import Connection, delete, select
 
 from benchyard.engine.background import devbox_key, removal_key, retry_store, run_key_prefix
+from benchyard.engine.baselines import Baselines
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import FINAL_KIND, SCORING_KIND
@@ -55,6 +56,7 @@ class Removals:
         runs: ScenarioRuns,
         grants: Grants,
         deletions: Deletions,
+        baselines: Baselines,
     ) -> None:
         self.records: Collection[Removal] = store.collection("removals", Removal)
         self._tools = tools
@@ -63,6 +65,7 @@ class Removals:
         self._benchmark_runs = benchmark_runs
         self._runs = runs
         self._deletions = deletions
+        self._baselines = baselines
         self._grants = grants
         self._answers: OrderedDict[str, RemovalView] = OrderedDict()
 
@@ -76,6 +79,7 @@ class Removals:
 
         async def ask() -> RemovalView:
             async with self._jobs.at_rest(id) as job:
+                await self._baselines.require_none(id)
                 view = await self.job_size(id)
                 removal = await self._plan("job", id, job.benchmark_run_ids)
                 await self._begin(removal, "benchmark_jobs")

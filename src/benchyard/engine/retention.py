@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from benchyard.engine.baselines import Baselines
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import EngineContext
 from benchyard.engine.jobs.service import Jobs
@@ -37,6 +38,7 @@ class Retention:
         jobs: Jobs,
         benchmark_runs: BenchmarkRuns,
         runs: ScenarioRuns,
+        baselines: Baselines,
     ) -> None:
         self._tools = tools
         self._removals = removals
@@ -44,6 +46,7 @@ class Retention:
         self._jobs = jobs
         self._benchmark_runs = benchmark_runs
         self._runs = runs
+        self._baselines = baselines
         self._passing = asyncio.Lock()
 
     def open(self) -> None:
@@ -51,7 +54,10 @@ class Retention:
         self._tools.work.start("retention/pass", self._begin_passes)
 
     async def collect(self, keep_days: float | None, *, dry_run: bool) -> CollectedResultsView:
-        """Remove results that ended longer ago; pinned jobs stay. Raises UsageError if there is no limit."""
+        """Remove results that ended longer ago; raises UsageError if there is no limit.
+
+        Pinned jobs stay, and those that a baseline names.
+        """
         days = self._tools.settings.keep_results_days if keep_days is None else keep_days
         if days is None:
             raise UsageError(
@@ -69,7 +75,10 @@ class Retention:
                 for job in await self._jobs.records.before(before_ms, {"status": states})
                 if (job.end_time_ms or before_ms) < before_ms and job.rescoring_state != "running"
             ]
-            async for measure, remove in self._old([each for each in jobs if not each.is_pinned], before_ms):
+            named = await self._baselines.of_jobs()
+            kept = [each for each in jobs if each.is_pinned or each.id in named]
+            old = [each for each in jobs if not each.is_pinned and each.id not in named]
+            async for measure, remove in self._old(old, before_ms):
                 try:
                     view = await (measure() if dry_run else remove())
                 except (Conflict, NotFound) as error:
@@ -85,7 +94,7 @@ class Retention:
             removed=found,
             n_removed=count,
             size_bytes=size,
-            n_pinned=sum(each.is_pinned for each in jobs),
+            n_pinned=len(kept),
         )
 
     async def _old(self, jobs: list[Job], before_ms: int) -> AsyncIterator[tuple[Sized, Sized]]:

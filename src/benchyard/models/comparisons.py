@@ -14,8 +14,9 @@ class EstimateView(Model):
     """A mean with its 95 % confidence interval, and what they were made of."""
 
     mean: float
-    low: float
-    high: float
+    low: float | None = None
+    high: float | None = None
+    """None where nothing bounds the mean: for a single score outside of 0 and 1."""
     n: int
     """Number of scenarios."""
     n_clusters: int
@@ -113,6 +114,22 @@ class Power(Model):
     more_usd: float | None = None
     more_ms: float | None = None
     """Dollars and working time of these, at the costs of this comparison."""
+    of_attempts: float = 1.0
+    """Share of the noise that further attempts at these scenarios make smaller."""
+
+
+class RunningEvidence(Model):
+    """Evidence about a margin that holds at every look, while a job still runs."""
+
+    margin: float
+    worse: float | None = None
+    """E-value against "worse by the margin at most"; 40 refutes it. None for scores outside of 0 and 1."""
+    not_worse: float | None = None
+    """E-value against "worse by the margin at least"; 40 refutes it."""
+    n: int
+    """Scenarios of which every attempt of both sides has ended."""
+    n_planned: int
+    """Scenarios that both jobs have."""
 
 
 class ComparisonView(Model):
@@ -143,6 +160,8 @@ class ComparisonView(Model):
     cost_usd: DifferenceView | None = None
     working_ms: DifferenceView | None = None
     power: Power | None = None
+    running: RunningEvidence | None = None
+    """What can be said before the end; None once both jobs have ended."""
     setup: list[SetupDifference] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     """What to know before this is believed, one line each."""
@@ -159,4 +178,6 @@ class GateView(Model):
     suspect: SuspectRule
     attempts_needed: int | None = None
     """Attempts at each scenario that would decide it if the difference stays; None if none would."""
+    scenarios_needed: int | None = None
+    """Scenarios like these that would decide it with as many attempts, where more attempts would not."""
     comparison: ComparisonView

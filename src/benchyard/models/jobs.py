@@ -94,6 +94,7 @@ class OrchestratorConfig(Model):
 
 MOST_TRIALS = 100_000
 MOST_AGENTS = 100
+MOST_SCORINGS = 50
 HARBOR_BYTES = 256 * 1024
 MOST_REQUESTS = 50
 JOB_KEY = "benchyard.job"
@@ -239,6 +240,8 @@ class JobRescoreRequest(Model):
     """Trials to score again; if none is named, all that count."""
 
     trial_ids: list[str] | None = Field(default=None, max_length=MOST_TRIALS)
+    times: Annotated[WireInt, Field(ge=1, le=MOST_SCORINGS)] = 1
+    """Number of scorings of each: several tell the noise of the scorers, and the last one counts."""
 
 
 class JobSource(Model):
@@ -304,6 +307,8 @@ class JobRescoring(Model):
     number: int = 1
     trial_ids: list[str] = Field(default_factory=list)
     """The trials to score again."""
+    times: int = 1
+    """Number of scorings of each."""
     pruned: list[str] = Field(default_factory=list)
     """Trials whose final state is no longer stored."""
 

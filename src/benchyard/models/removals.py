@@ -82,4 +82,4 @@ class CollectedResultsView(Model):
     n_removed: int = 0
     size_bytes: int = 0
     n_pinned: int = 0
-    """Number of jobs that are old enough but pinned."""
+    """Number of jobs that are old enough but pinned, or named by a baseline."""

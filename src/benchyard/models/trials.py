@@ -148,6 +148,8 @@ class Trial(Record):
     earlier_scores: list[ScoreRecord] = Field(default_factory=list)
     rescorings: int = 0
     """The number of the job's last rescoring that it was part of."""
+    n_rescored: int = 0
+    """Scorings of it that this rescoring has begun."""
     rescore_note: str | None = None
     """Reason why the last attempt to score it again failed."""
     activity: str | None = None
@@ -168,6 +170,11 @@ class Trial(Record):
     def place(self) -> tuple[int, int, int]:
         """Return its place in the job's plan."""
         return self.agent, self.scenario, self.attempt
+
+    def scores_of_revision(self) -> list[float]:
+        """Return its scores by the scorers that gave the last one, in order."""
+        own = [each for each in self.earlier_scores if each.scenario_revision == self.scored_revision]
+        return [each for each in (*(record.score for record in own), self.score) if each is not None]
 
     @property
     def counted_score(self) -> float | None:

@@ -22,8 +22,8 @@ def markdown(gates: Sequence[GateView]) -> str:
         lines.append(_row(gate))
     for gate in gates:
         lines += ["", f"**{_plain(gate.comparison.b.label)}**: {_plain(gate.reason)}"]
-        if gate.attempts_needed:
-            lines.append(f"About {gate.attempts_needed} attempts at each scenario would decide it.")
+        if gate.verdict == "inconclusive":
+            lines.append(f"{deciding_text(gate)}.")
         lines += _flips(gate.comparison)
         lines += [f"- {_plain(note)}" for note in gate.comparison.notes]
     return "\n".join(lines) + "\n"
@@ -51,6 +51,17 @@ def _flips(view: ComparisonView) -> list[str]:
     if len(view.scenarios) > MOST_FLIPS:
         lines.append(f"| and {len(view.scenarios) - MOST_FLIPS} more | | | |")
     return [*lines, ""]
+
+
+def deciding_text(gate: GateView) -> str:
+    """Return what would decide an inconclusive gate."""
+    if gate.comparison.running is not None:
+        return "The end of the job may decide it"
+    if gate.attempts_needed:
+        return f"About {gate.attempts_needed} attempts at each scenario would decide it, if the mean stays"
+    if gate.scenarios_needed:
+        return f"About {gate.scenarios_needed} scenarios like these would decide it; more attempts would not"
+    return "More attempts at these scenarios would hardly decide it"
 
 
 def interval_text(difference: DifferenceView) -> str:

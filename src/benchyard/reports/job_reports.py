@@ -37,6 +37,7 @@ def make_comparison(
     suspect: SuspectRule | None,
     clusters: Mapping[str, str] | None,
     cluster_key: str | None,
+    margin: float = 0.0,
 ) -> bytes:
     """Return a comparison as compressed JSON; the content has the trials of both jobs."""
     gc.disable()
@@ -53,7 +54,7 @@ def make_comparison(
         )
         for job, agent in zip((a, b), agents, strict=True)
     ]
-    return _packed(compare(sides[0], sides[1], clusters, cluster_key))
+    return _packed(compare(sides[0], sides[1], clusters, cluster_key, margin))
 
 
 def read_trials(job: Job, content: BinaryIO) -> list[Trial]:

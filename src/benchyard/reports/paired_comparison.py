@@ -1,8 +1,9 @@
 """Two agents on the scenarios they share: the difference, and whether it is real and fair."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from statistics import fmean
 from typing import Any
@@ -16,10 +17,12 @@ from benchyard.models.comparisons import (
     FlipCounts,
     GateView,
     Power,
+    RunningEvidence,
     SetupDifference,
 )
 from benchyard.models.jobs import Job
 from benchyard.models.trials import NEARLY_PASSED, SuspectRule, Trial
+from benchyard.reports.evidence import ENOUGH, margin_evidence
 from benchyard.reports.statistics.attempts import variance_parts
 from benchyard.reports.statistics.differences import (
     Flips,
@@ -31,7 +34,7 @@ from benchyard.reports.statistics.differences import (
     paired_difference,
     permutation_test,
 )
-from benchyard.reports.statistics.means import estimate
+from benchyard.reports.statistics.means import LEVEL, Estimate, estimate
 from benchyard.reports.statistics.multiple_tests import benjamini_hochberg
 from benchyard.reports.statistics.power import NoiseParts, attempts_needed, detectable_difference
 from benchyard.reports.statistics.verdicts import GateVerdict, difference_bounds, verdict
@@ -130,9 +133,16 @@ Clusters = Mapping[str, str]
 
 
 def compare(
-    a: Side, b: Side, clusters: Clusters | None = None, cluster_key: str | None = None
+    a: Side,
+    b: Side,
+    clusters: Clusters | None = None,
+    cluster_key: str | None = None,
+    margin: float = 0.0,
 ) -> ComparisonView:
-    """Compare the second agent with the first, on the scenarios that both have scored."""
+    """Compare the second agent with the first, on the scenarios that both have scored.
+
+    The margin is only for the evidence while a job runs.
+    """
     shared = [id for id, row in a.rows.items() if row.scores and id in b.rows and b.rows[id].scores]
     pairs = [(a.rows[id], b.rows[id]) for id in shared]
     groups = [clusters.get(id, id) for id in shared] if clusters is not None else None
@@ -154,6 +164,7 @@ def compare(
             **results,
             "bounds": _unscored_bounds(a, b, clusters),
             "power": _power(view, pairs),
+            "running": _running(a, b, clusters, margin),
             "notes": _notes(a, b, view, pairs),
         }
     )
@@ -216,7 +227,7 @@ def _side(side: Side, shared: Sequence[str], other: Side, groups: Sequence[str] 
         job_name=side.job.name,
         agent=side.agent,
         label=side.label,
-        score=None if score is None else EstimateView.model_validate(score, from_attributes=True),
+        score=estimate_view(score),
         n_attempts=sum(len(row.scores) for row in rows),
         unscored=unscored,
         bounds=(fmean(row.bound(0.0) for row in tried), fmean(row.bound(1.0) for row in tried))
@@ -226,6 +237,15 @@ def _side(side: Side, shared: Sequence[str], other: Side, groups: Sequence[str] 
         cost_usd=fmean(known_costs) if rows and len(known_costs) == len(rows) else None,
         working_ms=fmean(working) if working else None,
     )
+
+
+def estimate_view(score: Estimate | None) -> EstimateView | None:
+    """Return a mean as the wire shows it; a single score outside of 0 and 1 has no interval."""
+    if score is None:
+        return None
+    # JSON has no infinity.
+    ends = {} if math.isfinite(score.low) else {"low": None, "high": None}
+    return EstimateView.model_validate({**asdict(score), **ends})
 
 
 def _difference(values: Sequence[float], groups: Sequence[str] | None) -> DifferenceView | None:
@@ -288,6 +308,39 @@ def _unscored_bounds(a: Side, b: Side, clusters: Clusters | None) -> tuple[float
     return (round(worst.low, _DIGITS), round(best.high, _DIGITS)) if worst and best else None
 
 
+def _running(a: Side, b: Side, clusters: Clusters | None, margin: float) -> RunningEvidence | None:
+    """Return the evidence of the scenarios that are over on both sides; None once all are."""
+    waiting = {each.scenario_id for side in (a, b) for each in side.trials if _is_waiting(each)}
+    if not waiting:
+        return None
+    planned = sorted({*a.job.spec.scenario_ids} & {*b.job.spec.scenario_ids})
+    groups = {id: clusters.get(id, id) if clusters is not None else id for id in planned}
+    # A group counts when it is whole, or what is easy would come first.
+    late = {groups[id] for id in planned if id in waiting or id not in a.rows or id not in b.rows}
+    over = [id for id in planned if groups[id] not in late]
+    pairs = [(a.rows[id], b.rows[id]) for id in over]
+    if any(not 0.0 <= score <= 1.0 for pair in pairs for row in pair for score in row.scores):
+        return RunningEvidence(margin=margin, n=len(over), n_planned=len(planned))
+    found = margin_evidence(
+        [right.bound(0.0) - left.bound(1.0) for left, right in pairs],
+        [right.bound(1.0) - left.bound(0.0) for left, right in pairs],
+        margin,
+        [groups[id] for id in over] if clusters is not None else None,
+        max(Counter(groups.values()).values(), default=1),
+    )
+    return RunningEvidence(
+        margin=margin,
+        worse=float(f"{found.worse:.6g}"),
+        not_worse=float(f"{found.not_worse:.6g}"),
+        n=found.n,
+        n_planned=len(planned),
+    )
+
+
+def _is_waiting(trial: Trial) -> bool:
+    return not trial.has_ended and not trial.is_superseded
+
+
 def _noise(pairs: Sequence[tuple[Row, Row]]) -> NoiseParts:
     """Return the parts of the noise of a difference; with one attempt each, all of it is that of attempts."""
     differences = [right.mean - left.mean for left, right in pairs]
@@ -314,6 +367,7 @@ def _power(view: ComparisonView, pairs: Sequence[tuple[Row, Row]]) -> Power | No
         return None
     needed = attempts_needed(POINTS, len(pairs), noise)
     missing = None if needed is None else max(0, 2 * needed * len(pairs) - round(2 * attempts * len(pairs)))
+    within = (noise.attempts_a + noise.attempts_b) / attempts
     costs, times = (view.a.cost_usd, view.b.cost_usd), (view.a.working_ms, view.b.working_ms)
     return Power(
         detectable=round(detectable_difference(len(pairs), noise, attempts), _DIGITS),
@@ -321,6 +375,7 @@ def _power(view: ComparisonView, pairs: Sequence[tuple[Row, Row]]) -> Power | No
         more_trials=missing,
         more_usd=_scaled(missing, costs),
         more_ms=_scaled(missing, times),
+        of_attempts=round(within / (within + noise.scenarios), _DIGITS),
     )
 
 
@@ -504,18 +559,20 @@ def gate(
     """Return whether the second agent is worse than the first by more than a margin.
 
     It fails where the upper bound of the difference is below -margin, passes where the lower bound is above
-    it, and is inconclusive otherwise. More unscored attempts than allowed count by their bounds.
+    it, and is inconclusive otherwise. More unscored attempts than allowed count by their bounds. While a job
+    runs, only evidence that holds at every look decides.
     """
     word, reason = _verdict(comparison, margin, rule, allowed_unscored)
-    needed = None
-    if word is GateVerdict.INCONCLUSIVE and comparison.difference is not None:
-        needed = _deciding_attempts(comparison, margin)
+    attempts = scenarios = None
+    if word is GateVerdict.INCONCLUSIVE and comparison.running is None:
+        attempts, scenarios = _deciding_sizes(comparison, margin)
     return GateView(
         verdict=word.value,
         reason=reason,
         margin=margin,
         suspect=rule,
-        attempts_needed=needed,
+        attempts_needed=attempts,
+        scenarios_needed=None if attempts else scenarios,
         comparison=comparison,
     )
 
@@ -528,6 +585,8 @@ def _verdict(
         return GateVerdict.FAIL, f"{comparison.b.n_suspect} of its scores are suspect"
     if comparison.is_same:
         return GateVerdict.PASS, "it is compared with itself"
+    if comparison.running is not None:
+        return _running_verdict(comparison.running, margin)
     if difference is None:
         return GateVerdict.INCONCLUSIVE, "the two share no scored scenario"
     low, high = difference.low, difference.high
@@ -537,23 +596,55 @@ def _verdict(
         low, high = comparison.bounds
         told += f", {low:+.3f} to {high:+.3f} with {unscored} unscored attempts"
     word = verdict(low, high, margin)
+    return word, f"{_reason(word, margin)}: {told}"
+
+
+def _reason(word: GateVerdict, margin: float) -> str:
     reasons = {
         GateVerdict.FAIL: f"worse by more than {margin:g}",
         GateVerdict.PASS: f"not worse by more than {margin:g}",
         GateVerdict.INCONCLUSIVE: f"these results do not tell whether it is worse by more than {margin:g}",
     }
-    return word, f"{reasons[word]}: {told}"
+    return reasons[word]
 
 
-def _deciding_attempts(comparison: ComparisonView, margin: float) -> int | None:
-    """Return the attempts at each scenario at which the interval would leave -margin, if the mean stays."""
+def _running_verdict(evidence: RunningEvidence, margin: float) -> tuple[GateVerdict, str]:
+    """Return the verdict before the end: a bound of an interval would be wrong more often at each look."""
+    over = f"{evidence.n} of {evidence.n_planned} scenarios are over"
+    if evidence.worse is None or evidence.not_worse is None or evidence.margin != margin:
+        return GateVerdict.INCONCLUSIVE, f"a job still runs, and these scores are judged at its end: {over}"
+    word = GateVerdict.INCONCLUSIVE
+    if evidence.worse >= ENOUGH:
+        word = GateVerdict.FAIL
+    elif evidence.not_worse >= ENOUGH:
+        word = GateVerdict.PASS
+    found = (
+        f"e-value {evidence.worse:.3g} for worse, {evidence.not_worse:.3g} against it; {ENOUGH:.0f} decides"
+    )
+    return word, f"{_reason(word, margin)}, while a job runs: {found}, {over}"
+
+
+def _deciding_sizes(comparison: ComparisonView, margin: float) -> tuple[int | None, int | None]:
+    """Return the attempts at each scenario, and the scenarios, at which the interval would leave -margin.
+
+    The mean is taken to stay. More attempts help against the part of the noise that comes from them only.
+    """
     difference, power = comparison.difference, comparison.power
-    if difference is None or power is None:
-        return None
-    distance = abs(difference.mean + margin)
-    if not distance:
-        return None
+    if difference is None or not (distance := abs(difference.mean + margin)):
+        return None, None
+    if power is None:
+        # No spread at all: more attempts at these scenarios would hardly show one.
+        room = 1 + difference.mean if difference.mean > -margin else 1 - difference.mean
+        # All that is unlikely to be unseen in so many must still fit between the mean and -margin.
+        unseen = math.log((1 - LEVEL) / 2) / math.log1p(-distance / room) if distance < room else 1
+        return None, _at_most_needed(max(comparison.n_shared + 1, math.ceil(unseen)))
+    wanted = (distance / ((difference.high - difference.low) / 2)) ** 2
+    scenarios = max(comparison.n_shared + 1, math.ceil(comparison.n_shared / wanted))
     attempts = (comparison.a.n_attempts + comparison.b.n_attempts) / 2 / max(1, comparison.n_shared)
-    reach = (difference.high - difference.low) / 2
-    needed = attempts * (reach / distance) ** 2
-    return None if needed > 1_000 else max(round(attempts) + 1, round(needed + 0.5))
+    left = wanted - (1 - power.of_attempts)
+    needed = None if left <= 0 else max(round(attempts) + 1, math.ceil(attempts * power.of_attempts / left))
+    return _at_most_needed(needed, 1_000), _at_most_needed(scenarios)
+
+
+def _at_most_needed(count: int | None, most: int = 100_000) -> int | None:
+    return None if count is None or count > most else count

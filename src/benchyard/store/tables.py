@@ -59,6 +59,9 @@ TABLES = {
         _noun("network_policies", one="network policy", unique_name=True),
         _noun("reference_reports"),
         _noun("removals"),
+        _noun("baselines"),
+        _noun("webhooks"),
+        _noun("webhook_deliveries", one="webhook delivery"),
     )
 }
 

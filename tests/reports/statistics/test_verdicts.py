@@ -69,3 +69,13 @@ def test_a_large_loss_on_many_scenarios_nearly_always_fails() -> None:
         assert bounds is not None
         failed += verdict(bounds.low, bounds.high, 0.02) is GateVerdict.FAIL
     assert failed >= 38
+
+
+def test_what_is_at_one_end_may_come_back_to_the_other() -> None:
+    lost = difference_bounds([-1.0])
+    assert lost is not None
+    assert lost.high == pytest.approx(0.95)
+    # So many equal losses, and no more, have a chance of 2.5 % where the mean is as high as the bound.
+    several = difference_bounds([-1.0] * 8)
+    assert several is not None
+    assert ((1 - several.high) / 2) ** 8 == pytest.approx(0.025)

@@ -9,14 +9,22 @@ from fastapi.responses import Response
 from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.job_reports import Report
 from benchyard.api.lazy_route import LazyRoute
-from benchyard.errors import NotFound, UsageError
+from benchyard.errors import UsageError
 from benchyard.models.base import ShortText
 from benchyard.models.comparisons import ComparisonView, GateView
 from benchyard.models.jobs import Job
 from benchyard.models.trials import SuspectRule
 from benchyard.reports.paired_comparison import gate, n_tried
 
-SideText = Annotated[str, Parameter(max_length=1200, description="JOB_ID, or JOB_ID:AGENT by index or label")]
+SideText = Annotated[
+    str,
+    Parameter(
+        max_length=1200,
+        description="JOB_ID, JOB_ID:AGENT by index or label, or the name of a baseline",
+    ),
+]
+Margin = Annotated[float, Parameter(ge=0, le=1)]
+MaxUnscored = Annotated[str, Parameter(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?%?$")]
 ClusterKey = Annotated[ShortText | None, Parameter(description="metadata key that scenarios are grouped by")]
 
 _IDS_AT_ONCE = 500
@@ -42,17 +50,46 @@ async def gate_agents(
     services: ServicesDep,
     a: SideText,
     b: SideText,
-    margin: Annotated[float, Parameter(ge=0, le=1)] = 0.0,
-    max_unscored: Annotated[str, Parameter(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?%?$")] = "0",
+    margin: Margin = 0.0,
+    max_unscored: MaxUnscored = "0",
     cluster: ClusterKey = None,
     suspect: SuspectRule | None = None,
 ) -> GateView:
     """Say whether agent b is worse than agent a by more than a margin (an extension).
 
     The verdict is `pass`, `fail` or `inconclusive`. Where more attempts are unscored than allowed, by a
-    number or as a share such as 5%, they count by the bounds of what they could change.
+    number or as a share such as 5%, they count by the bounds of what they could change. While a job runs,
+    only evidence that holds at every look decides.
     """
-    report = await _comparison(services, a, b, cluster, suspect)
+    return await _gate(services, a, b, margin, max_unscored, cluster, suspect)
+
+
+@router.post("/gate", response_model_exclude_none=True)
+async def gate_agents_and_tell(
+    services: ServicesDep,
+    a: SideText,
+    b: SideText,
+    margin: Margin = 0.0,
+    max_unscored: MaxUnscored = "0",
+    cluster: ClusterKey = None,
+    suspect: SuspectRule | None = None,
+) -> GateView:
+    """Say the same as GET does, and tell the webhooks of the verdict (an extension)."""
+    found = await _gate(services, a, b, margin, max_unscored, cluster, suspect)
+    await services.engine.webhooks.gate_verdict(found)
+    return found
+
+
+async def _gate(
+    services: Services,
+    a: str,
+    b: str,
+    margin: float,
+    max_unscored: str,
+    cluster: str | None,
+    suspect: SuspectRule | None,
+) -> GateView:
+    report = await _comparison(services, a, b, cluster, suspect, margin)
     comparison = ComparisonView.model_validate_json(report.text)
     job = await services.engine.jobs.get(comparison.b.job_id)
     number = float(max_unscored.removesuffix("%"))
@@ -61,45 +98,17 @@ async def gate_agents(
 
 
 async def _comparison(
-    services: Services, a: str, b: str, cluster: str | None, suspect: SuspectRule | None
+    services: Services,
+    a: str,
+    b: str,
+    cluster: str | None,
+    suspect: SuspectRule | None,
+    margin: float = 0.0,
 ) -> Report:
-    left, right = await _side(services, a), await _side(services, b)
+    left, right = await services.engine.baselines.sides(a, b)
     clusters = None if cluster is None else await _clusters(services, left[0], right[0], cluster)
     jobs = services.engine.jobs
-    return await services.job_reports.compare(jobs, (left, right), suspect, clusters, cluster)
-
-
-async def _side(services: Services, text: str) -> tuple[Job, int]:
-    """Return a job and the index of its agent that a text names; raises UsageError if it can mean several."""
-    id, _, name = text.partition(":")
-    job = await services.engine.jobs.get(id)
-    return job, _agent(job, name)
-
-
-def _agent(job: Job, name: str) -> int:
-    labels = [each.label for each in job.spec.agent_configs]
-    if not name:
-        if len(labels) == 1:
-            return 0
-        raise UsageError(f"job {job.id} has several agents; name one: {_named(job.id, labels)}")
-    if name.isdigit() and int(name) < len(labels):
-        return int(name)
-    matching = [
-        index
-        for index, config in enumerate(job.spec.agent_configs)
-        if name in (config.label, config.name, f"{config.name}:{config.model_name}")
-    ]
-    if len(matching) == 1:
-        return matching[0]
-    if matching:
-        raise UsageError(
-            f"{name[:200]!r} can mean several agents of job {job.id}; use an index: {_named(job.id, labels)}"
-        )
-    raise NotFound(f"job {job.id} has no agent {name[:200]!r}; there are {_named(job.id, labels)}")
-
-
-def _named(id: str, labels: list[str]) -> str:
-    return ", ".join(f"{id}:{index} ({label})" for index, label in enumerate(labels[:20]))
+    return await services.job_reports.compare(jobs, (left, right), suspect, clusters, cluster, margin)
 
 
 async def _clusters(services: Services, a: Job, b: Job, key: str) -> dict[str, str]:

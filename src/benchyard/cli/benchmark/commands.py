@@ -38,7 +38,9 @@ _ELSEWHERE = {
     "new": "benchyard.cli.benchmark.benchmark_files:new",
     "pull": "benchyard.cli.benchmark.benchmark_files:pull",
     "push": "benchyard.cli.benchmark.benchmark_files:push",
+    "insights": "benchyard.cli.benchmark.trends:benchmark_insights",
     "show": "benchyard.cli.benchmark.show:show_benchmark",
+    "trends": "benchyard.cli.benchmark.trends:benchmark_trends",
     "validate": "benchyard.cli.benchmark.benchmark_files:validate",
 }
 

@@ -27,6 +27,7 @@ NARROW = Narrow(shorten=["NAME"], drop=["AGE", "REVISION", "SCORERS", "ISOLATION
 _ELSEWHERE = {
     "export": "benchyard.cli.benchmark.scenario_files:export",
     "from-snapshot": "benchyard.cli.benchmark.scenario_files:from_snapshot",
+    "history": "benchyard.cli.benchmark.trends:scenario_history",
     "new": "benchyard.cli.benchmark.scenario_files:new",
     "pull": "benchyard.cli.benchmark.scenario_files:pull",
     "push": "benchyard.cli.benchmark.scenario_files:push",

@@ -1,5 +1,6 @@
 """`benchyard job compare` and `job gate`: two agents on the scenarios they share."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -19,15 +20,26 @@ from benchyard.cli.render import show as show_data
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.plain_text import clean
-from benchyard.errors import UsageError
-from benchyard.models.comparisons import ComparedAgent, ComparisonView, DifferenceView, GateView, Power
+from benchyard.errors import NotFound, UsageError
+from benchyard.models.comparisons import (
+    ComparedAgent,
+    ComparisonView,
+    DifferenceView,
+    EstimateView,
+    GateView,
+    Power,
+)
 from benchyard.models.jobs import BenchmarkJobView
+from benchyard.models.reports.baselines import is_job
 from benchyard.models.trials import SuspectRule
-from benchyard.reports.gate_reports import interval_text, junit, markdown
+from benchyard.reports.gate_reports import deciding_text, interval_text, junit, markdown
 
 _SHOWN = 20
 _BAR = 41
 """Characters of the bar of an interval; odd, so that 0 has the middle."""
+
+MARGIN = 0.02
+"""How much worse a mean may be unless something else is said."""
 
 cluster_option = click.option(
     "--cluster",
@@ -40,8 +52,8 @@ agent_option = click.option(
 
 
 @click.command()
-@click.argument("first", metavar="ID|NAME")
-@click.argument("second", metavar="[ID|NAME]", required=False)
+@click.argument("first", metavar="JOB|BASELINE")
+@click.argument("second", metavar="[JOB]", required=False)
 @agent_option
 @cluster_option
 @suspect_option("What becomes of suspect scores, instead of what the jobs say")
@@ -62,6 +74,7 @@ def compare(
 
     \b
       benchyard job compare last-week today
+      benchyard job compare main today
       benchyard job compare last-week today --agent codex:gpt-5.5 --cluster repo
       benchyard job compare my-job
       benchyard job compare last-week today -o json
@@ -84,12 +97,14 @@ def compare(
     epilog=exit_statuses(0, 2, 4, BELOW, INCONCLUSIVE, s0="every agent passed", s21="inconclusive")
 )
 @click.argument("job", metavar="ID|NAME")
-@click.option("--against", required=True, metavar="ID|NAME", help="The job to compare with.")
+@click.option(
+    "--against", required=True, metavar="JOB|BASELINE", help="The baseline of that name, or the job."
+)
 @agent_option
 @click.option(
     "--margin",
     type=FloatRange(0, 1),
-    default=0.02,
+    default=MARGIN,
     show_default=True,
     help="How much worse the mean score may be.",
 )
@@ -130,17 +145,22 @@ def gate(
     """Say whether a job's agents are worse than those of another by more than a margin.
 
     It fails where the upper bound of the difference is below -margin, passes where the lower bound is above
-    it, and is inconclusive otherwise: then it says how many attempts would decide it.
+    it, and is inconclusive otherwise: then it says how many attempts would decide it. While a job runs, only
+    evidence that holds at every look decides. Webhooks are told of the verdict.
 
     \b
       benchyard job gate today --against last-week
+      benchyard job gate today --against main
       benchyard job gate today --against last-week --margin 0.01 --inconclusive pass
       benchyard job gate today --against last-week --md report.md --junit gate.xml
     """
     with connect() as client:
+        pairs = find_pairs(client, against, job, agent)
         gates = [
-            client.jobs.gate(a, b, margin, max_unscored=max_unscored, cluster=cluster, suspect=suspect)
-            for a, b in find_pairs(client, against, job, agent)
+            client.jobs.gate(
+                a, b, margin, max_unscored=max_unscored, cluster=cluster, suspect=suspect, tell=True
+            )
+            for a, b in pairs
         ]
     if junit_file is not None:
         junit_file.write_text(junit(gates))
@@ -151,8 +171,18 @@ def gate(
     elif output != "text":
         show_data({"gates": [wire(each) for each in gates]}, output, "")
     else:
-        for each in gates:
-            _print_gate(each)
+        print_gates(gates)
+    require_passed(gates, inconclusive)
+
+
+def print_gates(gates: Sequence[GateView]) -> None:
+    """Print the verdicts of gates for people."""
+    for each in gates:
+        _print_gate(each)
+
+
+def require_passed(gates: Sequence[GateView], inconclusive: str | None) -> None:
+    """Exit with a gate's status unless all passed; the worst verdict counts."""
     verdicts = {each.verdict for each in gates}
     if "fail" in verdicts or ("inconclusive" in verdicts and inconclusive == "fail"):
         raise click.exceptions.Exit(BELOW)
@@ -161,7 +191,12 @@ def gate(
 
 
 def find_pairs(client: Client, first: str, second: str | None, agent: str | None) -> list[tuple[str, str]]:
-    """Return the agents to compare, as `JOB:INDEX`; raises UsageError where the jobs share none."""
+    """Return the agents to compare, as `JOB:INDEX`; raises UsageError where the jobs share none.
+
+    The first may be a baseline's name: it is compared with every agent of the second job that it is set for.
+    """
+    if second is not None and (pairs := _baseline_pairs(client, first, second, agent)):
+        return pairs
     a = find_job(client, first)
     if second is None:
         others = _matching(a, agent)
@@ -181,6 +216,37 @@ def find_pairs(client: Client, first: str, second: str | None, agent: str | None
             f"the jobs share no agent: {clean(a.name)!r} has {_labels(a)}, {clean(b.name)!r} has {_labels(b)}"
         )
     return [(f"{a.id}:{index}", f"{b.id}:{other}") for index, other in shared]
+
+
+def require_side(client: Client, given: str) -> None:
+    """Raise NotFound if there is neither a baseline nor a job of that name, before anything is started."""
+    if is_job(given) or not any(client.baselines.list(name=given, limit=1)):
+        find_job(client, given)
+
+
+def _baseline_pairs(
+    client: Client, name: str, second: str, agent: str | None
+) -> list[tuple[str, str]] | None:
+    """Return the agents of a baseline and a job; None if no baseline ever had the name."""
+    named = [] if is_job(name) else list(client.baselines.list(name=name, deleted=True, limit=1000))
+    if not named:
+        return None
+    b = find_job(client, second)
+    here = [each for each in named if each.benchmark_id == b.job_source.benchmark_id]
+    known = {each.agent_name: each for each in here if each.delete_time_ms is None}
+    wanted = _matching(b, agent)
+    indexes = [index for index in wanted if _short(b, index) in known]
+    if not indexes:
+        gone = {each.agent_name for each in here if each.delete_time_ms is not None}
+        was = "was deleted" if gone & {_short(b, index) for index in wanted} else "is not set"
+        benchmark = b.job_source.benchmark_name or b.job_source.benchmark_id
+        where = f"on {clean(benchmark)}" if benchmark else "without a benchmark"
+        raise NotFound(
+            f"baseline {name!r} {was} for {_labels(b)} {where}; `benchyard baseline set {name} JOB` sets it, "
+            "`benchyard baseline list --all` shows all"
+        )
+    pairs = [(known[_short(b, index)], index) for index in indexes]
+    return [(f"{found.job_id}:{found.agent}", f"{b.id}:{index}") for found, index in pairs]
 
 
 def _matching(job: BenchmarkJobView, agent: str | None) -> list[int]:
@@ -242,7 +308,7 @@ def print_comparison(view: ComparisonView) -> None:
 
 def _side(name: str, side: ComparedAgent) -> list[str]:
     score = side.score
-    mean = "-" if score is None else f"{score.mean:.3f} ({score.low:.3f} to {score.high:.3f})"
+    mean = "-" if score is None else estimate_text(score)
     return [
         name,
         clean(side.job_name),
@@ -252,6 +318,13 @@ def _side(name: str, side: ComparedAgent) -> list[str]:
         str(side.unscored),
         str(side.n_suspect),
     ]
+
+
+def estimate_text(score: EstimateView) -> str:
+    """Return a mean with its interval, if it has one."""
+    if score.low is None or score.high is None:
+        return f"{score.mean:.3f}"
+    return f"{score.mean:.3f} ({score.low:.3f} to {score.high:.3f})"
 
 
 def _weight(weight: str) -> str:
@@ -336,13 +409,8 @@ def _print_gate(view: GateView) -> None:
     label = clean(view.comparison.b.label)
     echo_sentence(f"{view.verdict}  {label}: {clean(view.reason)}")
     if view.verdict == "inconclusive":
-        needed = view.attempts_needed
-        if needed:
-            echo_sentence(
-                f"  about {needed} attempts at each scenario would decide it, if it stays like this"
-            )
-        else:
-            echo_sentence("  more attempts at these scenarios would hardly decide it")
+        told = deciding_text(view)
+        echo_sentence(f"  {told[0].lower()}{told[1:]}")
     for note in view.comparison.notes:
         tell(f"{label}: {note}")
     say(f"benchyard job compare {view.comparison.a.job_id} {view.comparison.b.job_id}")

@@ -30,8 +30,8 @@ STATUSES = {
     2: "a mistake in the flags; nothing was started",
     4: "there is no job, benchmark or scenario of that name",
     5: "what is asked for does not fit the job as it is now",
-    BELOW: "--fail-under: a mean is below, or nothing was scored; of `job gate`: it fails",
-    SUSPECT: "--suspect fail: a score is suspect; of `job gate`: inconclusive",
+    BELOW: "--fail-under: a mean is below, or nothing was scored; a gate fails",
+    SUSPECT: "--suspect fail: a score is suspect; a gate is inconclusive",
     UNSCORED: "--fail-under: more trials are unscored than --max-unscored allows",
     130: "Ctrl-C; the job goes on",
 }
@@ -82,13 +82,15 @@ def max_unscored_option() -> Callable[[Any], Any]:
         callback=_unscored_limit,
         default="0",
         show_default=True,
-        help="With --fail-under: how many trials of an agent, or which share, may be unscored.",
+        help="With --fail-under or a gate: how many trials of an agent, or which share, may be unscored.",
     )
 
 
-def check_gates(fail_under: float | None, max_unscored: tuple[float, bool]) -> None:
-    """Raise UsageError for a limit without `--fail-under`, which would have no effect."""
-    if fail_under is None and max_unscored[0] > 0:
+def check_gates(
+    fail_under: float | None, max_unscored: tuple[float, bool], *, is_gated: bool = False
+) -> None:
+    """Raise UsageError for a limit without a gate, which would have no effect."""
+    if fail_under is None and max_unscored[0] > 0 and not is_gated:
         raise UsageError("--max-unscored goes with --fail-under: give that too, 0 if any mean will do")
 
 

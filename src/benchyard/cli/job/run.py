@@ -9,8 +9,10 @@ from typing import Any
 import click
 
 from benchyard.cli.connection import connect
+from benchyard.cli.job.compare import MARGIN, find_pairs, print_gates, require_passed, require_side
 from benchyard.cli.job.gates import (
     BELOW,
+    INCONCLUSIVE,
     SUSPECT,
     UNFINISHED,
     UNSCORED,
@@ -35,8 +37,16 @@ from benchyard.client.provider_keys import with_known_keys, with_pending_keys
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.agents import origin
 from benchyard.models.base import MAX_INT
+from benchyard.models.comparisons import GateView
 from benchyard.models.job_plans import JobPlanView, PlannedAgent, count_text
-from benchyard.models.jobs import MOST_ATTEMPTS, MOST_CONCURRENT, MOST_SECONDS, JobRequest
+from benchyard.models.jobs import (
+    MOST_ATTEMPTS,
+    MOST_CONCURRENT,
+    MOST_SECONDS,
+    BenchmarkJobView,
+    JobRequest,
+    JobState,
+)
 from benchyard.models.model_access import Budget
 from benchyard.reports.junit import junit
 
@@ -263,6 +273,23 @@ _SECRET_NAME = re.compile(r"(^|_)(API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTI
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Wait for the end, and write a JUnit file: a suite per agent, a case per scenario.",
 )
+@click.option(
+    "--gate-against",
+    metavar="JOB|BASELINE",
+    help="Wait for the end, then compare with this as `benchyard job gate` does, and end with its status.",
+)
+@click.option(
+    "--margin",
+    type=FloatRange(0, 1),
+    default=MARGIN,
+    show_default=True,
+    help="With --gate-against: how much worse the mean score may be.",
+)
+@click.option(
+    "--inconclusive",
+    type=click.Choice(["pass", "fail"]),
+    help=f"With --gate-against: end with 0 or {BELOW} where it cannot be told. Default: {INCONCLUSIVE}.",
+)
 @output_option
 def run(
     file: Path | None,
@@ -272,6 +299,9 @@ def run(
     fail_under: float | None,
     max_unscored: tuple[float, bool],
     junit_file: Path | None,
+    gate_against: str | None,
+    margin: float,
+    inconclusive: str | None,
     output: str,
     **given: Any,
 ) -> None:
@@ -290,14 +320,19 @@ def run(
           --filter 'name!=*bug*' 'name~=^[a-m]' --dry-run
       benchyard job run -f job.yaml --fail-under 0.8 --junit results.xml
       benchyard job run --like my-job --n-attempts 4
+      benchyard job run -f job.yaml --gate-against main --margin 0.03
     """
     if file is not None and like is not None:
         raise UsageError("give --file or --like, not both")
-    check_gates(fail_under, max_unscored)
+    check_gates(fail_under, max_unscored, is_gated=gate_against is not None)
+    if gate_against is None and inconclusive is not None:
+        raise UsageError("--inconclusive goes with --gate-against: say what to compare with")
     if junit_file is not None and not junit_file.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {junit_file.parent} for --junit; make it first")
     short = _short_flags(given)
     with connect() as client:
+        if gate_against is not None:
+            require_side(client, gate_against)
         body = _body(client, short, file, like)
         if dry_run:
             body, pending = with_pending_keys(client, body, os.environ)
@@ -311,7 +346,8 @@ def run(
         # Only here: the server has refused the keys of models by now.
         _warn_of_open_secrets(short.env_vars or {})
         view = client.jobs.create(request)
-        if not watch and fail_under is None and junit_file is None:
+        waits = watch or fail_under is not None or junit_file is not None or gate_against is not None
+        if not waits:
             show(
                 view,
                 output,
@@ -320,11 +356,42 @@ def run(
             return
         tell(f"{view.id} is {view.state.value}")
         view = watch_to_end(client, view, output, plainly=not watch)
+        gates = _gates(client, view, gate_against, margin, max_unscored)
     if junit_file is not None:
         junit_file.write_text(junit(view), encoding="utf-8")
     show_end(view, output)
+    _show_gates(gates, output)
     require_good(view, fail_under, max_unscored=max_unscored)
     require_scores(view)
+    require_passed(gates, inconclusive)
+
+
+def _gates(
+    client: Client,
+    view: BenchmarkJobView,
+    against: str | None,
+    margin: float,
+    max_unscored: tuple[float, bool],
+) -> list[GateView]:
+    """Return the verdicts of a job's gate; none without a gate, or for a job that did not complete."""
+    if against is None or view.state is not JobState.COMPLETED:
+        return []
+    number, is_share = max_unscored
+    allowed = f"{number:.9g}{'%' if is_share else ''}"
+    return [
+        client.jobs.gate(a, b, margin, max_unscored=allowed, tell=True)
+        for a, b in find_pairs(client, against, view.id, None)
+    ]
+
+
+def _show_gates(gates: list[GateView], output: str) -> None:
+    """Show verdicts below the results of a job, or beside its JSON."""
+    if gates and output == "text":
+        click.echo()
+        print_gates(gates)
+        return
+    for each in gates:
+        tell(f"{each.verdict}: {clean(each.comparison.b.label)}: {clean(each.reason)}")
 
 
 def _warn_of_open_secrets(variables: Mapping[str, str]) -> None:

@@ -35,6 +35,7 @@ from benchyard.cli.run.report import (
     traces_of,
     trajectory_lines,
 )
+from benchyard.cli.run.trial_rescoring import rescore
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.lookup import scenario_id_in
@@ -68,6 +69,9 @@ def trial() -> None:
       benchyard trial list my-job --only not-passed
       benchyard trial show my-job quickstart/fix-a-bug
     """
+
+
+trial.add_command(rescore)
 
 
 @trial.command("list")

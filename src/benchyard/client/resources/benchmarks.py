@@ -5,7 +5,7 @@ from typing import Unpack
 
 from benchyard.client.listings import ListingSpec, listing
 from benchyard.client.methods import S, VerbGroup, call
-from benchyard.client.operations import Request, Steps, at, fetch
+from benchyard.client.operations import TRANSFER_TIMEOUT, Request, Steps, at, fetch
 from benchyard.client.request_fields import (
     BenchmarkChanges,
     BenchmarkFields,
@@ -16,6 +16,7 @@ from benchyard.client.request_fields import (
 )
 from benchyard.models.benchmarks import BenchmarkView
 from benchyard.models.removals import BenchmarkDeleteRequest, DeletedView
+from benchyard.models.reports.trends import InsightsView, TrendsView
 from benchyard.models.runs import BenchmarkRunView
 from benchyard.models.scenarios import ScenarioView
 
@@ -55,6 +56,18 @@ class Benchmarks(VerbGroup[S]):
         body = body_of({"scenarios_to_add": scenarios_to_add, "scenarios_to_remove": scenarios_to_remove})
         request = Request("POST", at(_PATH + "/{}/scenarios", id), json=body)
         return (yield from fetch(request, BenchmarkView))
+
+    @call
+    def trends(self, id: str, agent: str | None = None) -> Steps[TrendsView]:
+        """Return its agents over time, or one of them: scores, costs, times, tested against the past."""
+        query = {"benchmark": id, "agent": agent}
+        return (yield from fetch(Request("GET", "/v1/trends", query, timeout=TRANSFER_TIMEOUT), TrendsView))
+
+    @call
+    def insights(self, id: str) -> Steps[InsightsView]:
+        """Return its leader board with ranks, what each scenario tells of agents, and a table of power."""
+        request = Request("GET", at("/v1/benchmarks/{}/insights", id), timeout=TRANSFER_TIMEOUT)
+        return (yield from fetch(request, InsightsView))
 
     @listing
     def list(self, **query: Unpack[NamedPageFields]) -> ListingSpec[BenchmarkView]:

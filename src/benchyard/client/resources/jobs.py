@@ -25,7 +25,7 @@ from benchyard.client.operations import (
     read,
 )
 from benchyard.client.request_fields import JobPageFields, TrialFields, body_of
-from benchyard.errors import BenchyardError, ServerUnreachable, StillWaiting
+from benchyard.errors import BenchyardError, Conflict, ServerUnreachable, StillWaiting
 from benchyard.models.base import RenameRequest
 from benchyard.models.comparisons import ComparisonView, GateView
 from benchyard.models.job_plans import JobPlanView
@@ -42,6 +42,7 @@ from benchyard.models.jobs import (
 )
 from benchyard.models.removals import RemovalView
 from benchyard.models.reports.problems import BenchmarkProblemsView, ProblemsView
+from benchyard.models.reports.trends import ScorerNoiseView
 from benchyard.models.trials import SuspectRule, TrialView
 
 SILENCE_SECONDS = 60.0
@@ -213,10 +214,35 @@ class Jobs(VerbGroup[S]):
         return (yield from _post(id, "retry", RetryRequest(only=only, scenarios=named)))
 
     @call
-    def rescore(self, id: str, trial_ids: Sequence[str] | None = None) -> Steps[BenchmarkJobView]:
-        """Score the final states of trials again; all trials that count, unless some are named."""
-        wanted = JobRescoreRequest(trial_ids=None if trial_ids is None else list(trial_ids))
+    def rescore(
+        self, id: str, trial_ids: Sequence[str] | None = None, *, times: int = 1
+    ) -> Steps[BenchmarkJobView]:
+        """Score the final states of trials again; all trials that count, unless some are named.
+
+        With `times` above 1, each is scored so often, which tells the noise of its scorers; the last counts.
+        """
+        wanted = JobRescoreRequest(trial_ids=None if trial_ids is None else list(trial_ids), times=times)
         return (yield from _post(id, "rescore", wanted))
+
+    @call
+    def scorer_noise(self, trial_id: str, times: int = 5) -> Steps[ScorerNoiseView]:
+        """Score a trial's final state so often again, and return how often the score changed.
+
+        All scores are kept with the trial, and the last one counts, as after any rescoring.
+        """
+        trial = yield from self.trial.steps(trial_id)
+        view = yield from self.rescore.steps(trial.job_id, [trial_id], times=times)
+        delay = FIRST_LOOK_SECONDS
+        while view.rescoring_state == "running":
+            yield from pause(delay)
+            delay = min(delay * 2, LATER_LOOKS_SECONDS)
+            view = yield from self.get.steps(trial.job_id)
+        trial = yield from self.trial.steps(trial_id)
+        if trial.rescore_note is not None:
+            raise Conflict(f"trial {trial_id} was not scored again: {trial.rescore_note}")
+        if view.rescoring is not None and trial_id in view.rescoring.pruned:
+            raise Conflict(f"the final state of trial {trial_id} is not kept any more")
+        return (yield from fetch(Request("GET", at("/v1/trials/{}/scorer_noise", trial_id)), ScorerNoiseView))
 
     @call
     def rename(self, id: str, name: str) -> Steps[BenchmarkJobView]:
@@ -279,8 +305,9 @@ class Jobs(VerbGroup[S]):
     ) -> Steps[ComparisonView]:
         """Compare agent b with agent a on the scenarios that both have scored.
 
-        Each is the id of a job, or ID:AGENT with the index or label of one of its agents. `cluster` is a key
-        of the scenarios' metadata, such as `repo`: scenarios of one value may succeed and fail together.
+        Each is the id of a job, or ID:AGENT with the index or label of one of its agents; one of the two may
+        be the name of a baseline of the other's benchmark and agent. `cluster` is a key of the scenarios'
+        metadata, such as `repo`: scenarios of one value may succeed and fail together.
         """
         query = {"a": a, "b": b, "cluster": cluster, "suspect": suspect}
         return (yield from fetch(Request("GET", "/v1/compare", query), ComparisonView))
@@ -295,14 +322,16 @@ class Jobs(VerbGroup[S]):
         max_unscored: str = "0",
         cluster: str | None = None,
         suspect: SuspectRule | None = None,
+        tell: bool = False,
     ) -> Steps[GateView]:
         """Say whether agent b is worse than agent a by more than a margin: pass, fail or inconclusive.
 
-        More unscored attempts than `max_unscored`, such as 3 or 5%, count by what they could change.
+        More unscored attempts than `max_unscored`, such as 3 or 5%, count by what they could change. With
+        `tell`, webhooks are told of the verdict.
         """
         query: dict[str, str | None] = {"a": a, "b": b, "margin": str(margin), "max_unscored": max_unscored}
         query |= {"cluster": cluster, "suspect": suspect}
-        return (yield from fetch(Request("GET", "/v1/gate", query), GateView))
+        return (yield from fetch(Request("POST" if tell else "GET", "/v1/gate", query), GateView))
 
     @call
     def problems(self, id: str) -> Steps[ProblemsView]:

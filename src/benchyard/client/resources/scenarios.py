@@ -17,6 +17,7 @@ from benchyard.client.request_fields import (
 )
 from benchyard.client.resources.runs import ScenarioRuns
 from benchyard.models.removals import DeletedView
+from benchyard.models.reports.trends import ScenarioHistoryView
 from benchyard.models.runs import ScenarioRunView
 from benchyard.models.scenarios import CustomScorerView, ScenarioEnvironment, ScenarioView, ScorerTrialView
 
@@ -93,6 +94,12 @@ class Scenarios(VerbGroup[S]):
         """Change a scenario: None leaves a field as it is, an empty value clears it."""
         request = Request("POST", at(_PATH + "/{}", id), json=body_of(changes))
         return (yield from fetch(request, ScenarioView))
+
+    @call
+    def history(self, id: str) -> Steps[ScenarioHistoryView]:
+        """Return its results over all jobs and revisions, how flaky it is, and the noise of its scorers."""
+        request = Request("GET", at("/v1/scenarios/{}/history", id), timeout=TRANSFER_TIMEOUT)
+        return (yield from fetch(request, ScenarioHistoryView))
 
     @listing
     def list(self, **query: Unpack[ScenarioPageFields]) -> ListingSpec[ScenarioView]:

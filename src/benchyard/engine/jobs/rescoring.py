@@ -15,6 +15,7 @@ from benchyard.models.runs import ScenarioRun
 from benchyard.models.trials import ScoreRecord, Trial, TrialState, counted_mean
 
 _AT_ONCE = 8
+_MOST_EARLIER = 500
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class JobRescorings:
             run = await self._runs.records.find(str(each.scenario_run_id))
             (kept if run and run.final_state else pruned).append(each.id)
         number = job.rescoring.number + 1 if job.rescoring else 1
-        rescoring = JobRescoring(number=number, trial_ids=kept, pruned=pruned)
+        rescoring = JobRescoring(number=number, trial_ids=kept, pruned=pruned, times=request.times)
         job = await self._job_store.job(
             job.asked(request_id).model_copy(update={"rescoring": rescoring, "rescoring_state": "running"}),
             "scored again",
@@ -80,24 +81,30 @@ class JobRescorings:
     async def _one(self, rescoring: JobRescoring, trial_id: str, turns: asyncio.Semaphore) -> None:
         async with turns:
             trial = await retry_store(self._job_store.trials.get, trial_id)
-            if trial.rescorings == rescoring.number:
-                # An earlier server has done this trial.
-                return
-            trial = trial.model_copy(update={"rescorings": rescoring.number})
-            run_id = str(trial.scenario_run_id)
-            request = f"rescore-{trial_id}-{rescoring.number}"
-            try:
-                await retry_store(self._runs.rescore, run_id, request)
-                run = await self._runs.settled(run_id)
-                await self._job_store.trial(rescored_trial(trial, run))
-            except BenchyardError as error:
-                # Its final state may have been removed meanwhile; the others go on.
-                await self._job_store.trial(trial.model_copy(update={"rescore_note": error.message}))
-            except Exception:  # noqa: BLE001
-                # A bug must not leave a job rescoring for ever.
-                _log.exception("trial %s was not scored again", trial_id)
-                told = "the server made a mistake; its log tells which"
-                await self._job_store.trial(trial.model_copy(update={"rescore_note": told}))
+            # An earlier server may have done some of it.
+            done = max(1, trial.n_rescored) if trial.rescorings == rescoring.number else 0
+            for turn in range(done, rescoring.times):
+                begun = {"rescorings": rescoring.number, "n_rescored": turn + 1}
+                trial = await self._again(trial.model_copy(update=begun), rescoring.number, turn)
+                if trial.rescore_note is not None:
+                    return
+
+    async def _again(self, trial: Trial, number: int, turn: int) -> Trial:
+        """Score a trial once more; returns it with its new score, or with a note why it has none."""
+        run_id = str(trial.scenario_run_id)
+        request = f"rescore-{trial.id}-{number}" + (f"-{turn}" if turn else "")
+        try:
+            await retry_store(self._runs.rescore, run_id, request)
+            run = await self._runs.settled(run_id)
+            return await self._job_store.trial(rescored_trial(trial, run))
+        except BenchyardError as error:
+            # Its final state may have been removed meanwhile; the others go on.
+            return await self._job_store.trial(trial.model_copy(update={"rescore_note": error.message}))
+        except Exception:  # noqa: BLE001
+            # A bug must not leave a job rescoring for ever.
+            _log.exception("trial %s was not scored again", trial.id)
+            told = "the server made a mistake; its log tells which"
+            return await self._job_store.trial(trial.model_copy(update={"rescore_note": told}))
 
 
 def rescored_trial(trial: Trial, run: ScenarioRun) -> Trial:
@@ -126,7 +133,7 @@ def rescored_trial(trial: Trial, run: ScenarioRun) -> Trial:
             "scoring_network": result.network,
             "isolation": result.isolation,
             "isolation_reason": result.isolation_reason,
-            "earlier_scores": [*trial.earlier_scores, old],
+            "earlier_scores": [*trial.earlier_scores, old][-_MOST_EARLIER:],
             "failure": None,
             "rescore_note": None,
         }

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Protocol
 
 from sqlalchemy import Connection, func, select
 
@@ -23,15 +24,26 @@ _PAUSE_SECONDS = 0.1
 Change = Callable[[Connection], None]
 
 
+class JobEnds(Protocol):
+    """Tells others of jobs that have ended."""
+
+    def job_ended(self, job: Job) -> Sequence[Change]:
+        """Return what is stored in the transaction that stores the end of a job; empty for other changes."""
+
+    def wake(self) -> None:
+        """Go on with what was stored."""
+
+
 class JobStore:
     """Writes in the order of the calls, and wakes the followers of a job."""
 
-    def __init__(self, store: Store, work: BackgroundTasks) -> None:
+    def __init__(self, store: Store, work: BackgroundTasks, ends: JobEnds | None = None) -> None:
         self.jobs: Collection[Job] = store.collection("benchmark_jobs", Job)
         self.trials: Collection[Trial] = store.collection("trials", Trial)
         self._events = EventLog(store)
         self._store = store
         self._work = work
+        self._ends = ends
         self._queue: list[tuple[str, Sequence[Change], asyncio.Future[None]]] = []
         self._is_writing = False
         self._changed: dict[str, asyncio.Event] = {}
@@ -45,7 +57,10 @@ class JobStore:
     async def job(self, job: Job, message: str | None = None) -> Job:
         """Store a job as it is now; each job has a single writer."""
         event = JobEvent(time_ms=now_ms(), type="job", state=job.state, message=message)
-        await self._write(job.id, [self.jobs.rows.putting(job), self._telling(job.id, [event])])
+        told = self._ends.job_ended(job) if self._ends else []
+        await self._write(job.id, [self.jobs.rows.putting(job), self._telling(job.id, [event]), *told])
+        if told and self._ends:
+            self._ends.wake()
         return job
 
     async def prepare(self, job: Job, preparation: Preparation) -> Job:

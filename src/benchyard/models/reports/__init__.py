@@ -1,1 +1,1 @@
-"""Reports on jobs, as the wire shows them."""
+"""Reports as the wire shows them."""

@@ -32,7 +32,7 @@ def difference_bounds(
     """Return the interval of the mean of one difference per scenario; None without any.
 
     Differences that are all the same have no spread. What bounds them then is their number: a scenario that
-    would differ by a whole point either way may be as frequent as is still likely not to be seen in so many.
+    goes all the way to -1 or to 1 may be as frequent as is still likely not to be seen in so many.
     """
     if not differences:
         return None
@@ -41,7 +41,8 @@ def difference_bounds(
         return Bounds(mean, *interval, "paired t over scenarios")
     groups = len(differences) if clusters is None else len(set(clusters))
     unseen = 1.0 - ((1 - level) / 2) ** (1 / groups)
-    return Bounds(mean, max(-1.0, mean - unseen), min(1.0, mean + unseen), "none seen to differ in so many")
+    low, high = mean - unseen * (1 + mean), mean + unseen * (1 - mean)
+    return Bounds(mean, max(-1.0, low), min(1.0, high), "none seen to differ in so many")
 
 
 def verdict(low: float, high: float, margin: float) -> GateVerdict:

@@ -1,0 +1,1 @@
+"""Webhooks: signed events for addresses that operators allow, delivered at least once."""

@@ -1,0 +1,137 @@
+"""Requests of webhooks: only to addresses that are allowed, signed, and over within seconds."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from benchyard.errors import UsageError
+from benchyard.gateway.egress.proxy import resolve
+from benchyard.gateway.egress.rules import Address, Host, Rules, host_of
+
+SECONDS = 10.0
+"""Time for the whole of one request."""
+_LONGEST_LINE = 8192
+
+Resolve = Callable[[str, int], Awaitable[list[Address]]]
+
+
+@dataclass(frozen=True)
+class WebhookTarget:
+    """The address that a webhook's requests go to."""
+
+    host: Host
+    port: int
+    path: str
+    is_tls: bool
+
+    @classmethod
+    def of(cls, url: str) -> "WebhookTarget":
+        """Parse a URL; raises UsageError for one that is no plain http or https address."""
+        try:
+            parts = urlsplit(url)
+            host, port = host_of(parts.hostname or ""), parts.port
+        except ValueError as error:
+            raise UsageError(f"{url[:200]!r} is not a URL: {error}", field="url") from error
+        if parts.scheme not in ("http", "https"):
+            raise UsageError("a webhook's URL begins with https:// or http://", field="url")
+        if parts.username is not None or parts.password is not None:
+            raise UsageError(
+                "a webhook's URL has no name or password; its requests are signed instead", field="url"
+            )
+        if parts.fragment or not url.isascii() or any(each <= " " or each == "\x7f" for each in url):
+            raise UsageError("a webhook's URL has no fragment, spaces or other than ASCII", field="url")
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        is_tls = parts.scheme == "https"
+        return cls(host, port or (443 if is_tls else 80), path, is_tls)
+
+    def require_allowed(self, rules: Rules) -> None:
+        """Raise UsageError for an address that is closed; names are judged when a request is sent."""
+        if not isinstance(self.host, str) and not rules.allows_address(self.host, self.port, by_name=False):
+            raise UsageError(_refusal(str(self.host), self.host), field="url")
+
+    @property
+    def authority(self) -> str:
+        """Return the value of the header Host."""
+        host = (
+            f"[{self.host}]" if not isinstance(self.host, str) and self.host.version == 6 else str(self.host)
+        )
+        usual = 443 if self.is_tls else 80
+        return host if self.port == usual else f"{host}:{self.port}"
+
+
+def _refusal(given: str, address: Address) -> str:
+    return (
+        f"{given} is a private network or this machine, which webhooks may not reach; "
+        f"`benchyard serve --webhook-allow {address}/{address.max_prefixlen}` allows it"
+    )
+
+
+async def send(
+    target: WebhookTarget,
+    headers: Mapping[str, str],
+    body: bytes,
+    rules: Rules,
+    *,
+    seconds: float = SECONDS,
+    look_up: Resolve = resolve,
+) -> int:
+    """Send one POST and return the status of its answer, of which only the first line is read.
+
+    Raises OSError, ValueError or UsageError if there is no answer; redirections are not followed.
+    """
+    async with asyncio.timeout(seconds):
+        address = await _allowed_address(target, rules, look_up)
+        reader, writer = await asyncio.open_connection(
+            str(address),
+            target.port,
+            limit=_LONGEST_LINE,
+            ssl=_tls() if target.is_tls else None,
+            server_hostname=str(target.host) if target.is_tls else None,
+        )
+        try:
+            lines = [f"POST {target.path} HTTP/1.1", f"host: {target.authority}", "connection: close"]
+            lines += [f"content-length: {len(body)}", "content-type: application/json"]
+            lines += [f"{key}: {value}" for key, value in headers.items()]
+            writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+            await writer.drain()
+            return _status(await reader.readline())
+        finally:
+            # Not a polite end: a receiver that never closes must cost nothing.
+            writer.transport.abort()
+
+
+async def _allowed_address(target: WebhookTarget, rules: Rules, look_up: Resolve) -> Address:
+    """Return an address of the target that is allowed, which is then connected to without another lookup."""
+    is_name = isinstance(target.host, str)
+    found = await look_up(str(target.host), target.port) if isinstance(target.host, str) else [target.host]
+    for address in found:
+        if rules.allows_address(address, target.port, by_name=is_name):
+            return address
+    if not found:
+        raise OSError(f"{target.host} has no address")
+    raise UsageError(_refusal(str(target.host), found[0]), field="url")
+
+
+def _status(line: bytes) -> int:
+    version, _, rest = line.partition(b" ")
+    if not version.startswith(b"HTTP/1.") or not rest[:3].isdigit():
+        raise ValueError("the answer is not HTTP" if line else "the connection ended without an answer")
+    return int(rest[:3])
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def signature(secret: str, delivery_id: str, timestamp: int, body: bytes) -> str:
+    """Return the signature of a delivery, as the Standard Webhooks have it: `v1,<base64>`."""
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    signed = f"{delivery_id}.{timestamp}.".encode() + body
+    return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
