@@ -19,6 +19,7 @@ from benchyard.client.resources.runs import BenchmarkRuns
 from benchyard.client.resources.scenarios import Scenarios
 from benchyard.client.resources.secrets import Keys, Secrets
 from benchyard.client.resources.snapshots import Snapshots
+from benchyard.client.resources.trials import Trials
 from benchyard.client.sessions import AsyncSession, SyncSession
 from benchyard.models.removals import CollectedResultsView, CollectResultsRequest
 from benchyard.models.server import DiskView, DoctorView
@@ -48,6 +49,7 @@ class Nouns(VerbGroup[S], Generic[S]):
         self.secrets: Secrets[S] = Secrets(session)
         self.snapshots: Snapshots[S] = Snapshots(session)
         self.ssh: Ssh[S] = Ssh(session)
+        self.trials: Trials[S] = Trials(session)
         self.tunnels: Tunnels[S] = Tunnels(session)
 
     @property

@@ -19,6 +19,7 @@ from benchyard.engine.disk_use import DiskUse
 from benchyard.engine.images.blueprints import Blueprints
 from benchyard.engine.images.library import ImageLibrary, ImageUpkeep
 from benchyard.engine.images.transfers import Transfers
+from benchyard.engine.jobs.annotations import TrialAnnotations
 from benchyard.engine.jobs.model_access import TrialModelAccess
 from benchyard.engine.jobs.request import JobRequestResolver
 from benchyard.engine.jobs.rescoring import JobRescorings
@@ -39,6 +40,7 @@ from benchyard.engine.runs.reference_reports import ReferenceReports
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.engine.runs.scoring import Scoring
 from benchyard.engine.runs.traces import Traces
+from benchyard.engine.runs.work_changes import WorkChanges
 from benchyard.engine.scenarios.benchmarks import Benchmarks
 from benchyard.engine.scenarios.custom_scorers import CustomScorers, ScorerValidation
 from benchyard.engine.scenarios.deletion import Deletions
@@ -82,6 +84,8 @@ class Engine:
     traces: Traces
     scorer_validation: ScorerValidation
     jobs: Jobs
+    trial_annotations: TrialAnnotations
+    work_changes: WorkChanges
     agents: Agents
     gateway_configs: GatewayConfigs
     network_policies: NetworkPolicies
@@ -173,6 +177,8 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
             traces=traces,
             scorer_validation=ScorerValidation(tools, devboxes, scorers),
             jobs=jobs,
+            trial_annotations=TrialAnnotations(store),
+            work_changes=WorkChanges(tools, runs, devboxes),
             deletions=deletions,
             removals=removals,
             retention=Retention(tools, removals, deletions, jobs, benchmark_runs, runs),

@@ -26,6 +26,7 @@ from benchyard.client.operations import (
 )
 from benchyard.client.request_fields import JobPageFields, TrialFields, body_of
 from benchyard.errors import BenchyardError, ServerUnreachable, StillWaiting
+from benchyard.models.annotations import AnnotationRequest
 from benchyard.models.base import RenameRequest
 from benchyard.models.comparisons import ComparisonView, GateView
 from benchyard.models.job_plans import JobPlanView
@@ -218,6 +219,21 @@ class Jobs(VerbGroup[S]):
     def rename(self, id: str, name: str) -> Steps[BenchmarkJobView]:
         """Give a job another name."""
         return (yield from _post(id, "rename", RenameRequest(name=name)))
+
+    @call
+    def annotate(
+        self,
+        id: str,
+        *,
+        add_tags: Sequence[str] = (),
+        remove_tags: Sequence[str] = (),
+        note: str | None = None,
+    ) -> Steps[BenchmarkJobView]:
+        """Add or remove tags of a job, or write a note on it; an empty note removes it."""
+        body = AnnotationRequest(add_tags=[*add_tags], remove_tags=[*remove_tags], note=note)
+        return (
+            yield from fetch(Request("POST", at(_PATH + "/{}/annotate", id), json=body), BenchmarkJobView)
+        )
 
     @call
     def pin(self, id: str, *, pinned: bool = True) -> Steps[BenchmarkJobView]:
