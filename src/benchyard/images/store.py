@@ -343,7 +343,7 @@ class ImageStore:
     async def examined(
         self, final: Image, start: Image | None, wanted: Mapping[str, Any]
     ) -> AsyncIterator[Path]:
-        """Yield a report of what an image has otherwise than its start; without one, than what it was made on.
+        """Yield a report of what an image has otherwise than its start, or else than the image below it.
 
         See `Trees.examine`. The layers are kept until the block ends.
         """

@@ -1,13 +1,14 @@
 """`benchyard trial diff` and `open`: the work of a trial, as a diff and as a devbox."""
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from benchyard.cli.connection import connect
 from benchyard.cli.progress import spinner
-from benchyard.cli.render import command_text, output_option, print_paged, show, size, table_lines
+from benchyard.cli.render import command_text, output_option, print_paged, show, size, table_lines, write_all
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.plain_text import clean
@@ -21,16 +22,16 @@ _SIGNS = {"added": "A", "modified": "M", "deleted": "D"}
 
 @click.command()
 @click.argument("given", metavar="TRIAL")
-@click.argument("paths", metavar="[PATH]...", nargs=-1)
+@click.argument("path", required=False)
 @click.option("--stat", is_flag=True, help="Only list the paths, with sizes before and after.")
 @click.option("--all", "show_all", is_flag=True, help="Also what was changed beside the work.")
 @output_option
-def diff(given: str, paths: Sequence[str], stat: bool, show_all: bool, output: str) -> None:
+def diff(given: str, path: str | None, stat: bool, show_all: bool, output: str) -> None:
     """Show what a trial changed: the work against the start, as a unified diff.
 
     TRIAL is the id of a trial, or of a scenario run. The work is what is below the working directory, without
-    hidden files of the home and git's own; --all shows everything. With PATH, only this and what is below it; a
-    relative one starts at the working directory. In a terminal it goes through your pager (PAGER).
+    hidden files of the home and git's own; --all shows everything. With PATH, only this and what is below it;
+    a relative one starts at the working directory. In a terminal it goes through your pager (PAGER).
 
     \b
       benchyard trial diff trl_4kY... --stat
@@ -40,14 +41,18 @@ def diff(given: str, paths: Sequence[str], stat: bool, show_all: bool, output: s
     with connect() as client:
         work, scope = _verbs(client, given), "all" if show_all else "work"
         if stat or output != "text":
-            found = work.files(given, path=[*paths], scope=scope, limit=_MOST_SHOWN)
+            found = work.files(given, path=path, scope=scope, limit=_MOST_SHOWN)
             if output == "text":
                 print_paged(_stat_lines(found))
             else:
                 show(found, output, "")
             return
-        text = work.diff(given, path=[*paths], scope=scope)
-    print_paged(clean(line) for line in text.split("\n")[:-1])
+        text = work.diff(given, path=path, scope=scope)
+    if sys.stdout.isatty():
+        print_paged(clean(line) for line in text.split("\n")[:-1])
+    else:
+        # As it is, for git and patch.
+        write_all(sys.stdout.buffer, text.encode())
 
 
 @click.command("open")
@@ -57,8 +62,8 @@ def diff(given: str, paths: Sequence[str], stat: bool, show_all: bool, output: s
 def open_(given: str, name: str | None, output: str) -> None:
     """Start a devbox on what a trial left on its disk, to look around and to try things.
 
-    TRIAL is the id of a trial, or of a scenario run. The devbox has neither the agent's secrets nor its tokens,
-    its network and lifetime are those of any devbox, and the trial stays as it is.
+    TRIAL is the id of a trial, or of a scenario run. The devbox has neither the agent's secrets nor its
+    tokens, its network and lifetime are those of any devbox, and the trial stays as it is.
 
     \b
       benchyard trial open trl_4kY...
@@ -87,7 +92,8 @@ def _stat_lines(found: WorkFilesView) -> Iterator[str]:
     if found.has_more:
         yield f"... and {found.total_count - len(found.files)} more; name a PATH"
     if beside:
-        yield f"{beside} more {'path was' if beside == 1 else 'paths were'} changed beside the work; --all shows all"
+        what = "1 more path was" if beside == 1 else f"{beside} more paths were"
+        yield f"{what} changed beside the work; --all shows them"
     if found.truncated:
         yield f"there may be more: {found.truncated}"
     if found.start == "image":

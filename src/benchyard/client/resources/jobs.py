@@ -328,7 +328,9 @@ class Jobs(VerbGroup[S]):
 
 
 def _post(
-    id: str, verb: str, body: RetryRequest | JobRescoreRequest | RenameRequest | None = None
+    id: str,
+    verb: str,
+    body: RetryRequest | JobRescoreRequest | RenameRequest | AnnotationRequest | None = None,
 ) -> Steps[BenchmarkJobView]:
     path = at(_PATH + "/{}/{}", id, verb)
     return (yield from fetch(Request("POST", path, json=body), BenchmarkJobView))

@@ -1,6 +1,5 @@
 """What a run or a trial left on its disk: changed files, a diff, contents, a devbox opened on it."""
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from benchyard.client.methods import S, VerbGroup, call
@@ -8,8 +7,6 @@ from benchyard.client.operations import TRANSFER_TIMEOUT, Request, Steps, at, fe
 from benchyard.client.resources.devboxes import Devboxes
 from benchyard.models.devboxes import DevboxView
 from benchyard.models.work import OpenRequest, WorkFilesView, WorkScope, WorkSide
-
-Paths = str | Sequence[str]
 
 
 class WorkVerbs(VerbGroup[S]):
@@ -22,23 +19,24 @@ class WorkVerbs(VerbGroup[S]):
         self,
         id: str,
         *,
-        path: Paths | None = None,
+        path: str | None = None,
         scope: WorkScope | None = None,
         limit: int | None = None,
         starting_after: str | None = None,
     ) -> Steps[WorkFilesView]:
         """Return a page of the paths that the work changed; the cursor is the last path of the page before.
 
-        With `scope="all"` also what lies beside the work; with paths only these, and what is below them. Raises
+        With `scope="all"` also what lies beside the work; with a path only this and what is below it. Raises
         Conflict with the reason if what the run left is not kept any more.
         """
-        query = {"path": path, "scope": scope, "limit": limit, "starting_after": starting_after}
+        query: dict[str, str | int | bool | None] = {"path": path, "scope": scope, "limit": limit}
+        query["starting_after"] = starting_after
         request = Request("GET", at(self._work_path + "/{}/files", id), query, timeout=TRANSFER_TIMEOUT)
         return (yield from fetch(request, WorkFilesView))
 
     @call
-    def diff(self, id: str, *, path: Paths | None = None, scope: WorkScope | None = None) -> Steps[str]:
-        """Return the work as a unified diff against the start; lines with # at its top say what is left out."""
+    def diff(self, id: str, *, path: str | None = None, scope: WorkScope | None = None) -> Steps[str]:
+        """Return the work as a unified diff against the start; lines with # at its top name what is missing."""
         query = {"path": path, "scope": scope}
         request = Request("GET", at(self._work_path + "/{}/diff", id), query, timeout=TRANSFER_TIMEOUT)
         return (yield from send(request)).content.decode(errors="replace")
@@ -47,11 +45,12 @@ class WorkVerbs(VerbGroup[S]):
     def read_file(
         self, id: str, path: str, *, side: WorkSide = "after", offset: int = 0, limit: int | None = None
     ) -> Steps[bytes]:
-        """Return a file as the work left it, or as it was before; 1 MiB from the offset, unless limited otherwise.
+        """Return a file as the work left it, or as it was before; of a link, its target.
 
-        Links are not followed, and values of secrets are hidden.
+        At most 1 MiB from the offset on, unless `limit` says otherwise. Values of secrets are hidden.
         """
-        query = {"path": path, "side": side, "offset": offset, "limit": limit}
+        query: dict[str, str | int | bool | None] = {"path": path, "side": side, "offset": offset}
+        query["limit"] = limit
         request = Request("GET", at(self._work_path + "/{}/files/content", id), query)
         return (yield from send(request)).content
 
@@ -68,6 +67,6 @@ class WorkVerbs(VerbGroup[S]):
     def open_and_await(
         self, id: str, name: str | None = None, timeout: float | None = None
     ) -> Steps[DevboxView]:
-        """Start a devbox on what the work left and wait until it runs; raises StartFailed if it never will."""
+        """Start a devbox on what the work left and wait until it runs; raises StartFailed if it cannot."""
         devbox = yield from self.open.steps(id, name)
         return (yield from Devboxes(self.session).await_running.steps(devbox.id, timeout))

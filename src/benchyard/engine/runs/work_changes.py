@@ -32,17 +32,18 @@ _AT_ONCE = 2
 _MOST_PATH = 4096
 _LIMITS = WorkerLimits(seconds=30.0, memory_bytes=4 * 1024**3, output_bytes=256 * 1024**2)
 _MODULE = "benchyard.workers.work_reports"
-_KEPT = ("architecture", "custom_cpu_cores", "custom_disk_size", "custom_gb_memory", "resource_size_request")
-_KEPT += ("user_parameters",)
-"""Launch parameters of a run that an opened devbox has too; its commands were run, its network was its own."""
+_RESOURCES = ("custom_cpu_cores", "custom_disk_size", "custom_gb_memory", "resource_size_request")
+_KEPT = {*_RESOURCES, "architecture", "user_parameters"}
+"""Launch parameters of a run that an opened devbox has too: its commands were run, its network is another."""
 
 
 @dataclass(frozen=True)
 class WorkWish:
-    """What to look at: the work or all that was changed, or only some paths."""
+    """What to look at: the work or all that was changed, or one path and what is below it."""
 
     scope: WorkScope = "work"
-    paths: tuple[str, ...] = ()
+    path: str | None = None
+    """Absolute, or from the working directory."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +113,7 @@ class WorkChanges:
             name=name or f"opened-{run.id}",
             metadata={OPENED_KEY: run.metadata.get(TRIAL_KEY, run.id)},
             blueprint_id=state.image_id,
-            launch_parameters=LaunchParameters(
-                **{each: getattr(state.launch_parameters, each) for each in _KEPT}
-            ),
+            launch_parameters=LaunchParameters(**state.launch_parameters.model_dump(include=_KEPT)),
             environment_variables=environment,
         )
         return await self._devboxes.create(asked, request)
@@ -177,7 +176,7 @@ def _wanted(state: FinalState, wish: WorkWish, *, contents: bool) -> dict[str, A
     return {
         "folders": [posixpath.normpath(state.working_directory)],
         "home": state.home and posixpath.normpath(state.home),
-        "paths": [_absolute(each, state) for each in wish.paths],
+        "paths": [_absolute(wish.path, state)] if wish.path else [],
         "all": wish.scope == "all",
         "contents": contents,
     }
