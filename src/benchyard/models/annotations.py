@@ -1,8 +1,10 @@
 """What people note about results: tags and notes of jobs and trials, and verdicts on trials."""
 
+import re
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
+from pydantic_core import PydanticCustomError
 
 from benchyard.models.base import Columns, Model, Record
 
@@ -10,9 +12,26 @@ MOST_TAGS = 50
 MOST_LABELS = 200
 MOST_NOTE = 10_000
 
-Tag = Annotated[str, StringConstraints(pattern=r"^[^\s,\x00-\x1f\x7f]{1,64}$")]
+_TAG = r"^[^\s,\x00-\x1f\x7f]{1,64}$"
+_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+
+
+def _tag(given: str) -> str:
+    if not re.fullmatch(_TAG, given):
+        raise PydanticCustomError("tag", "a tag has 1 to 64 characters, without spaces and commas")
+    return given
+
+
+def _label(given: str) -> str:
+    if not re.fullmatch(_LABEL, given):
+        told = "a label's name has letters, digits and . _ -, a letter or digit first, at most 64 in all"
+        raise PydanticCustomError("label", told)
+    return given
+
+
+Tag = Annotated[str, AfterValidator(_tag), Field(json_schema_extra={"pattern": _TAG})]
 """A word that jobs or trials are found by: no spaces and no commas."""
-LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+LabelName = Annotated[str, AfterValidator(_label), Field(json_schema_extra={"pattern": _LABEL})]
 LabelValue = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 

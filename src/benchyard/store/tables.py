@@ -78,7 +78,7 @@ TRIAL_FACTS = Table(
     "trial_facts",
     metadata,
     Column("seq", _SEQUENCE, primary_key=True, autoincrement=True),
-    Column("trial_id", String(128), nullable=False, unique=True),
+    Column("id", String(128), nullable=False, unique=True),
     Column("job_id", String(128), nullable=False),
     Column("scenario_id", String(128), nullable=False),
     Column("agent_name", Text),

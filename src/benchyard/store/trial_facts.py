@@ -19,7 +19,7 @@ _NAMES = [column.name for column in TRIAL_FACTS.c if column.name != "seq"]
 _ADD = Statement(insert(TRIAL_FACTS).values({name: bindparam(name) for name in _NAMES}))
 _CHANGE = Statement(
     update(TRIAL_FACTS)
-    .where(TRIAL_FACTS.c.trial_id == bindparam("own_id"))
+    .where(TRIAL_FACTS.c.id == bindparam("own_id"))
     .values({name: bindparam(name) for name in _CHANGING})
 )
 _AGENT, _TAG = "agent", "tag"
@@ -51,10 +51,10 @@ class TrialFacts:
         rows = [values_of(trial) for trial in trials]
 
         def work(connection: Connection) -> None:
-            own = TRIAL_FACTS.c.trial_id
-            known = select(own).where(own.in_([row["trial_id"] for row in rows]))
+            own = TRIAL_FACTS.c.id
+            known = select(own).where(own.in_([row["id"] for row in rows]))
             there = set(connection.execute(known).scalars())
-            if new := [row for row in rows if row["trial_id"] not in there]:
+            if new := [row for row in rows if row["id"] not in there]:
                 _ADD.apply(connection, *new)
 
         return work
@@ -76,7 +76,7 @@ class TrialFacts:
 def values_of(trial: Trial) -> Mapping[str, Any]:
     """Return the row of a trial."""
     return {
-        "trial_id": trial.id,
+        "id": trial.id,
         "job_id": trial.job_id,
         "scenario_id": trial.scenario_id,
         "agent_name": trial.agent_name,
@@ -94,7 +94,7 @@ def _condition(name: str, value: str | Sequence[str]) -> ColumnElement[bool]:
     if name == _AGENT:
         return or_(own.agent_name == text, own.agent_label == text)
     if name == _TAG:
-        return own.trial_id.in_(select(TAGS.c.subject).where(TAGS.c.tag == text))
+        return own.id.in_(select(TAGS.c.subject).where(TAGS.c.tag == text))
     if isinstance(value, str):
         return own[name] == text
     return own[name].in_([check_text(each) for each in value])
@@ -104,14 +104,14 @@ def _page(connection: Connection, query: Query, wanted: list[ColumnElement[bool]
     own = TRIAL_FACTS.c
     after = []
     if query.starting_after is not None:
-        cursor = select(own.seq).where(own.trial_id == check_text(query.starting_after))
+        cursor = select(own.seq).where(own.id == check_text(query.starting_after))
         seq = connection.execute(cursor).scalar_one_or_none()
         if seq is None:
             raise UsageError(
                 f"starting_after names nothing: {query.starting_after[:200]}", field="starting_after"
             )
         after = [own.seq < seq]
-    chosen = select(own.trial_id).where(*wanted, *after).order_by(own.seq.desc()).limit(query.limit + 1)
+    chosen = select(own.id).where(*wanted, *after).order_by(own.seq.desc()).limit(query.limit + 1)
     ids = [str(each) for each in connection.execute(chosen).scalars()]
     total = None
     if query.include_total_count:

@@ -10,6 +10,7 @@ from benchyard.workers.line_diff import StepBudget, hunks, is_binary, quoted_nam
 
 _LINK = 0o120000
 _FILE = 0o100000
+_WORDS = {"device": "a device", "other": "a pipe or a socket", "folder": "a folder"}
 
 
 class _ReadEntry(NamedTuple):
@@ -52,7 +53,7 @@ def make_diff(content: BinaryIO, most_bytes: int) -> bytes:
         kinds = {entry.type, entry.type_before}
         if not kinds & {"file", "link"}:
             if kinds != {"folder"} and kinds != {None, "folder"}:
-                left_out.append(f"{_told(entry)}: a {entry.type or entry.type_before}")
+                left_out.append(f"{_told(entry)}: {_WORDS[str(entry.type or entry.type_before)]}")
             continue
         if each.before_bytes is None and each.after_bytes is None:
             left_out.append(f"{_told(entry)}: too large to be compared, {_sizes(entry)}")
@@ -61,6 +62,9 @@ def make_diff(content: BinaryIO, most_bytes: int) -> bytes:
         is_unread = (each.before_bytes is None and entry.change != "added") or (
             each.after_bytes is None and entry.change != "deleted"
         )
+        if modes := _modes_only(entry, before, now):
+            left_out.append(modes)
+            continue
         made = b"".join(_file_diff(entry, before, now, budget, is_unread=is_unread))
         if size + len(made) > most_bytes:
             left_out.append(f"{_told(entry)}: the diff has {most_bytes} bytes at most")
@@ -68,6 +72,15 @@ def make_diff(content: BinaryIO, most_bytes: int) -> bytes:
         size += len(made)
         parts.append(made)
     return b"".join([*_notes(facts, left_out), *parts])
+
+
+def _modes_only(entry: WorkEntry, before: bytes, now: bytes) -> str | None:
+    """Tell of a change of permissions that git does not know; None for any other change."""
+    if entry.change != "modified" or entry.type != "file" or before != now or entry.mode == entry.mode_before:
+        return None
+    if _git_mode(entry.type, entry.mode) != _git_mode(entry.type_before, entry.mode_before):
+        return None
+    return f"{_told(entry)}: only its mode changed, {entry.mode_before or 0:o} -> {entry.mode or 0:o}"
 
 
 def _read_entries(content: BinaryIO) -> tuple[dict[str, Any], list[_ReadEntry]]:

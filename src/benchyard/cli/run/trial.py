@@ -135,7 +135,9 @@ def list_(
         output,
         _columns(_labels(job) if job is not None else None, kept),
         none=f"no trials{' that are ' + only if only else ''}{counts}",
-        narrow=Narrow(shorten=["SCENARIO", "AGENT"], drop=["DURATION", "ID", "SCORE", "WHY", "ATTEMPT"]),
+        narrow=Narrow(
+            shorten=["SCENARIO", "AGENT"], drop=["DURATION", "JOB", "ID", "SCORE", "WHY", "ATTEMPT"]
+        ),
     )
 
 
@@ -252,6 +254,7 @@ def _columns(
 ) -> Mapping[str, Callable[[TrialView], object]]:
     columns: dict[str, Callable[[TrialView], object]] = {
         "ID": lambda each: each.id,
+        "JOB": lambda each: each.job_id,
         "AGENT": lambda each: labels[each.agent] if labels is not None else each.agent_label,
         "SCENARIO": lambda each: each.scenario_name,
         "ATTEMPT": lambda each: f"{each.attempt}{f' (try {each.retry + 1})' if each.retry else ''}",
@@ -262,6 +265,8 @@ def _columns(
     }
     if all(each.attempt == 1 and not each.retry for each in found):
         del columns["ATTEMPT"]
+    if labels is not None:
+        del columns["JOB"]
     return columns
 
 

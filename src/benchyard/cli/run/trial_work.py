@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from benchyard.cli.connection import connect
+from benchyard.cli.notices import tell
 from benchyard.cli.progress import spinner
 from benchyard.cli.render import command_text, output_option, print_paged, show, size, table_lines, write_all
 from benchyard.cli.table import Narrow
@@ -48,7 +49,9 @@ def diff(given: str, path: str | None, stat: bool, show_all: bool, output: str) 
                 show(found, output, "")
             return
         text = work.diff(given, path=path, scope=scope)
-    if sys.stdout.isatty():
+    if not text:
+        tell("nothing was changed" + ("" if show_all else "; --all shows what was changed beside the work"))
+    elif sys.stdout.isatty():
         print_paged(clean(line) for line in text.split("\n")[:-1])
     else:
         # As it is, for git and patch.
@@ -105,6 +108,8 @@ def _kind(file: WorkFile) -> str:
 
 
 def _told_size(file: WorkFile) -> str:
+    if file.change == "modified" and file.mode != file.mode_before and file.size == file.size_before:
+        return f"mode {file.mode_before or 0:o} -> {file.mode or 0:o}"
     if _kind(file) == "folder":
         return ""
     if file.change == "modified":

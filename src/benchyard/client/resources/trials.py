@@ -28,7 +28,7 @@ class Trials(WorkVerbs[S]):
 
     @listing
     def list(self, **query: Unpack[TrialPageFields]) -> ListingSpec[TrialView]:
-        """List the trials of all jobs, newest first; all, or those of a scenario, an agent, a tag and so on."""
+        """List the trials of all jobs, newest first; all, or those of one scenario, agent, tag or outcome."""
         return ListingSpec(_PATH, "trials", TrialView, query)
 
     @call

@@ -36,7 +36,7 @@ class WorkVerbs(VerbGroup[S]):
 
     @call
     def diff(self, id: str, *, path: str | None = None, scope: WorkScope | None = None) -> Steps[str]:
-        """Return the work as a unified diff against the start; lines with # at its top name what is missing."""
+        """Return the work as a unified diff against the start; lines with # say what is left out."""
         query = {"path": path, "scope": scope}
         request = Request("GET", at(self._work_path + "/{}/diff", id), query, timeout=TRANSFER_TIMEOUT)
         return (yield from send(request)).content.decode(errors="replace")

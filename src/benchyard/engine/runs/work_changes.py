@@ -166,10 +166,7 @@ def final_state_of(run: ScenarioRun) -> FinalState:
             f"scenario run {run.id} is {run.state}: what it leaves can be looked at once it was scored"
         )
     why = run.final_state_gone or "it was not scored, and only what was scored is kept"
-    raise Conflict(
-        f"what scenario run {run.id} left is not there any more: {why}. Final states are kept for "
-        "--final-state-days and up to --final-state-max-size (options of `benchyard serve`)"
-    )
+    raise Conflict(f"what scenario run {run.id} left is not there: {why}")
 
 
 def _wanted(state: FinalState, wish: WorkWish, *, contents: bool) -> dict[str, Any]:

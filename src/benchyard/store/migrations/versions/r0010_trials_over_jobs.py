@@ -57,7 +57,7 @@ def _row(trial_id: str, job_id: str, trial: Mapping[str, Any], job: Mapping[str,
     version = f"@{config['version']}" if config.get("version") else ""
     model = f":{config['model_name']}" if config.get("model_name") else ""
     return {
-        "trial_id": trial_id,
+        "id": trial_id,
         "job_id": job_id,
         "scenario_id": trial["scenario_id"],
         "agent_name": config.get("name"),
