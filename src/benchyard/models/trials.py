@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import Field, computed_field
 
-from benchyard.models.annotations import PersonLabel, TrialAnnotation
 from benchyard.models.base import Columns, Model, Record
+from benchyard.models.results.annotations import PersonLabel, TrialAnnotation
 from benchyard.models.scenarios import Isolation
 
 

@@ -1,7 +1,7 @@
 """Trials over all jobs, chosen by facts in narrow rows: no body is read but those of the page."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, or_, select, update
 
@@ -9,10 +9,9 @@ from benchyard.errors import UsageError
 from benchyard.models.pages import MAX_LIMIT, Query
 from benchyard.models.trials import Trial
 from benchyard.store.collection import RecordUpdate, check_text
+from benchyard.store.events import DatabaseReader
 from benchyard.store.statements import Statement
 from benchyard.store.tables import TAGS, TRIAL_FACTS
-
-R = TypeVar("R")
 
 _CHANGING = ("state", "outcome", "failure_kind")
 _NAMES = [column.name for column in TRIAL_FACTS.c if column.name != "seq"]
@@ -23,13 +22,6 @@ _CHANGE = Statement(
     .values({name: bindparam(name) for name in _CHANGING})
 )
 _AGENT, _TAG = "agent", "tag"
-
-
-class DatabaseReader(Protocol):
-    """Database that facts are read from."""
-
-    async def read(self, work: Callable[[Connection], R]) -> R:
-        """Run statements that only read."""
 
 
 class FactsPage(NamedTuple):

@@ -14,7 +14,6 @@ from benchyard.api.pages import NamedQuery, PageQuery, narrow
 from benchyard.api.responses import event_stream
 from benchyard.engine.jobs.service import JOB_PREFIX
 from benchyard.errors import UsageError
-from benchyard.models.annotations import AnnotationRequest
 from benchyard.models.base import MAX_INT, RenameRequest
 from benchyard.models.job_plans import JobPlanRequest, JobPlanView
 from benchyard.models.jobs import (
@@ -31,6 +30,7 @@ from benchyard.models.jobs import (
 )
 from benchyard.models.pages import Query
 from benchyard.models.removals import RemovalView
+from benchyard.models.results.annotations import AnnotationRequest
 from benchyard.models.trials import SuspectRule, TrialListView, TrialState
 from benchyard.reports.estimates import with_costs
 from benchyard.reports.outcomes import job_view

@@ -6,7 +6,7 @@ from benchyard.api.deps import ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import PageQuery, narrow
-from benchyard.models.annotations import AnnotationRequest, LabelRequest
+from benchyard.models.results.annotations import AnnotationRequest, LabelRequest
 from benchyard.models.trials import AttemptKind, FailureKind, TrialListView, TrialState, TrialView
 
 router = APIRouter(prefix="/v1/trials", tags=["benchmark jobs"], route_class=LazyRoute)

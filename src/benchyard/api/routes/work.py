@@ -1,4 +1,4 @@
-"""What runs and trials left on their disks (an extension): files, diffs, contents, a devbox on it."""
+"""Work of runs and trials (an extension): changed files, the diff, contents, a devbox on it."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from benchyard.engine.runs.work_changes import MOST_CONTENT_BYTES, MOST_FILES, W
 from benchyard.errors import Conflict
 from benchyard.models.base import MAX_INT
 from benchyard.models.devboxes import DevboxView
-from benchyard.models.work import OpenRequest, WorkFilesView, WorkScope, WorkSide
+from benchyard.models.results.work import OpenRequest, WorkFilesView, WorkScope, WorkSide
 
 router = APIRouter(tags=["scenario runs"], route_class=LazyRoute)
 

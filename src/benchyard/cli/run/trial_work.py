@@ -14,7 +14,7 @@ from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.plain_text import clean
 from benchyard.client.resources.work import WorkVerbs
-from benchyard.models.work import WorkFile, WorkFilesView
+from benchyard.models.results.work import WorkFile, WorkFilesView
 
 RUN_PREFIX = "scr_"
 _MOST_SHOWN = 10_000

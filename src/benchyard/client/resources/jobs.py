@@ -26,7 +26,6 @@ from benchyard.client.operations import (
 )
 from benchyard.client.request_fields import JobPageFields, TrialFields, body_of
 from benchyard.errors import BenchyardError, ServerUnreachable, StillWaiting
-from benchyard.models.annotations import AnnotationRequest
 from benchyard.models.base import RenameRequest
 from benchyard.models.comparisons import ComparisonView, GateView
 from benchyard.models.job_plans import JobPlanView
@@ -42,6 +41,7 @@ from benchyard.models.jobs import (
     RetryRequest,
 )
 from benchyard.models.removals import RemovalView
+from benchyard.models.results.annotations import AnnotationRequest
 from benchyard.models.trials import SuspectRule, TrialView
 
 SILENCE_SECONDS = 60.0

@@ -8,7 +8,7 @@ from benchyard.client.methods import S, call
 from benchyard.client.operations import Request, Steps, at, fetch
 from benchyard.client.request_fields import TrialPageFields
 from benchyard.client.resources.work import WorkVerbs
-from benchyard.models.annotations import AnnotationRequest, LabelRequest
+from benchyard.models.results.annotations import AnnotationRequest, LabelRequest
 from benchyard.models.trials import TrialView
 
 _PATH = "/v1/trials"

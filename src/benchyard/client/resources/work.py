@@ -1,4 +1,4 @@
-"""What a run or a trial left on its disk: changed files, a diff, contents, a devbox opened on it."""
+"""Work of a run or a trial: changed files, the diff, contents, a devbox opened on it."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from benchyard.client.methods import S, VerbGroup, call
 from benchyard.client.operations import TRANSFER_TIMEOUT, Request, Steps, at, fetch, send
 from benchyard.client.resources.devboxes import Devboxes
 from benchyard.models.devboxes import DevboxView
-from benchyard.models.work import OpenRequest, WorkFilesView, WorkScope, WorkSide
+from benchyard.models.results.work import OpenRequest, WorkFilesView, WorkScope, WorkSide
 
 
 class WorkVerbs(VerbGroup[S]):

@@ -1,4 +1,4 @@
-"""What one system has otherwise than another: the work of a run against its start, read without mounting.
+"""Differences of one system from another: the work of a run from its start, read without mounting.
 
 Both systems are stacks of layers that share all but their topmost ones, and only what these touch is looked
 at. Names, links and contents are hostile: no link is followed, no device is opened, and entries, bytes and

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from benchyard.engine.clock import now_ms
 from benchyard.errors import UsageError
-from benchyard.models.annotations import (
+from benchyard.models.results.annotations import (
     MOST_LABELS,
     MOST_TAGS,
     AnnotationRequest,

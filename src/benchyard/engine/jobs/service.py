@@ -31,7 +31,6 @@ from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import BenchyardError, Conflict, NotFound, StillWaiting, UsageError, message_of
 from benchyard.hosts.cancellation import run_to_end
 from benchyard.models.agents import AgentChoice
-from benchyard.models.annotations import AnnotationRequest
 from benchyard.models.job_plans import (
     JobPlanRequest,
     JobPlanView,
@@ -53,6 +52,7 @@ from benchyard.models.jobs import (
     RetryRequest,
 )
 from benchyard.models.pages import Page, Query
+from benchyard.models.results.annotations import AnnotationRequest
 from benchyard.models.runs import BenchmarkRun
 from benchyard.models.scenarios import Scenario
 from benchyard.models.trials import Trial, TrialState

@@ -20,8 +20,8 @@ from benchyard.errors import Conflict, NotFound, UsageError, WorkerFailed
 from benchyard.models.devboxes import Devbox, DevboxRequest
 from benchyard.models.jobs import TRIAL_KEY
 from benchyard.models.launch import LaunchParameters
+from benchyard.models.results.work import OPENED_KEY, WorkScope, WorkSide
 from benchyard.models.runs import FinalState, RunState, ScenarioRun
-from benchyard.models.work import OPENED_KEY, WorkScope, WorkSide
 from benchyard.workers.workers import WorkerLimits
 
 MOST_FILES = 10_000
@@ -39,7 +39,7 @@ _KEPT = {*_RESOURCES, "architecture", "user_parameters"}
 
 @dataclass(frozen=True)
 class WorkWish:
-    """What to look at: the work or all that was changed, or one path and what is below it."""
+    """Choice of what to look at: the work or all that was changed, or one path and what is below it."""
 
     scope: WorkScope = "work"
     path: str | None = None

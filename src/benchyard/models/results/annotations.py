@@ -1,4 +1,4 @@
-"""What people note about results: tags and notes of jobs and trials, and verdicts on trials."""
+"""Tags and notes of jobs and trials, and verdicts of people on trials."""
 
 import re
 from typing import Annotated
@@ -12,26 +12,26 @@ MOST_TAGS = 50
 MOST_LABELS = 200
 MOST_NOTE = 10_000
 
-_TAG = r"^[^\s,\x00-\x1f\x7f]{1,64}$"
-_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+_TAG = re.compile(r"^[^\s,\x00-\x1f\x7f]{1,64}$")
+_LABEL = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 
 
 def _tag(given: str) -> str:
-    if not re.fullmatch(_TAG, given):
+    if not _TAG.fullmatch(given):
         raise PydanticCustomError("tag", "a tag has 1 to 64 characters, without spaces and commas")
     return given
 
 
 def _label(given: str) -> str:
-    if not re.fullmatch(_LABEL, given):
+    if not _LABEL.fullmatch(given):
         told = "a label's name has letters, digits and . _ -, a letter or digit first, at most 64 in all"
         raise PydanticCustomError("label", told)
     return given
 
 
-Tag = Annotated[str, AfterValidator(_tag), Field(json_schema_extra={"pattern": _TAG})]
+Tag = Annotated[str, AfterValidator(_tag), Field(json_schema_extra={"pattern": _TAG.pattern})]
 """A word that jobs or trials are found by: no spaces and no commas."""
-LabelName = Annotated[str, AfterValidator(_label), Field(json_schema_extra={"pattern": _LABEL})]
+LabelName = Annotated[str, AfterValidator(_label), Field(json_schema_extra={"pattern": _LABEL.pattern})]
 LabelValue = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
@@ -68,7 +68,7 @@ class PersonLabel(Model):
 
 
 class TrialAnnotation(Record):
-    """What people noted about a trial; apart from the trial, which only its job writes."""
+    """Tags, note and labels of a trial; apart from the trial itself, which only its job writes."""
 
     job_id: str
     tags: list[str] = Field(default_factory=list)
