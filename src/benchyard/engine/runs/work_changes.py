@@ -95,7 +95,7 @@ class WorkChanges:
         if facts["type"] is None:
             raise NotFound(f"there is no {told}")
         if facts["type"] not in ("file", "link"):
-            raise UsageError(f"{told} is a {facts['type']}, which has no content", field="path")
+            raise UsageError(f"{told} is no file and no link: it has no content", field="path")
         at = min(offset - begin, len(data))
         part = await asyncio.to_thread(scrubber.part, data, at, min(at + limit, len(data)))
         return WorkContent(part, facts["size"])
@@ -165,7 +165,8 @@ def final_state_of(run: ScenarioRun) -> FinalState:
         raise Conflict(
             f"scenario run {run.id} is {run.state}: what it leaves can be looked at once it was scored"
         )
-    why = run.final_state_gone or "it was not scored, and only what was scored is kept"
+    never = "it was not scored, and only what was scored is kept"
+    why = never if run.result is None else run.final_state_gone or "it was scored before this server kept any"
     raise Conflict(f"what scenario run {run.id} left is not there: {why}")
 
 
