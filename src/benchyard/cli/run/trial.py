@@ -255,7 +255,7 @@ def _columns(
     columns: dict[str, Callable[[TrialView], object]] = {
         "ID": lambda each: each.id,
         "JOB": lambda each: each.job_id,
-        "AGENT": lambda each: labels[each.agent] if labels is not None else each.agent_label,
+        "AGENT": lambda each: labels[each.agent] if labels is not None else each.agent_label or each.agent,
         "SCENARIO": lambda each: each.scenario_name,
         "ATTEMPT": lambda each: f"{each.attempt}{f' (try {each.retry + 1})' if each.retry else ''}",
         "OUTCOME": lambda each: result_of(each) + (", tried again" if each.is_superseded else ""),

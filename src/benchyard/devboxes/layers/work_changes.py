@@ -221,7 +221,7 @@ class _Walk:
                 is_hiding = is_hiding or hides
         if is_hiding or self._sides[-1] != (True, True):
             for stack, is_here in zip(self._stacks, self._sides[-1], strict=True):
-                names.update(stack.names() if is_here else ())
+                names.update(stack.listed() if is_here else ())
         return names
 
     def _entries(self, name: str) -> list[StackEntry | None]:
