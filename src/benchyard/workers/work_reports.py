@@ -5,7 +5,13 @@ import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from benchyard.devboxes.layers.work_changes import WorkEntry, printable
+from benchyard.devboxes.layers.work_changes import (
+    MOST_BYTES,
+    MOST_DIFFED,
+    MOST_FILE_BYTES,
+    WorkEntry,
+    printable,
+)
 from benchyard.workers.line_diff import StepBudget, hunks, is_binary, quoted_name, split_lines
 
 _LINK = 0o120000
@@ -56,7 +62,7 @@ def make_diff(content: BinaryIO, most_bytes: int) -> bytes:
                 left_out.append(f"{_told(entry)}: {_WORDS[str(entry.type or entry.type_before)]}")
             continue
         if each.before_bytes is None and each.after_bytes is None:
-            left_out.append(f"{_told(entry)}: too large to be compared, {_sizes(entry)}")
+            left_out.append(f"{_told(entry)}: {_why_unread(entry)}")
             continue
         # A side that could not be read has no content, although there is a file.
         is_unread = (each.before_bytes is None and entry.change != "added") or (
@@ -101,12 +107,14 @@ def _told(entry: WorkEntry) -> str:
     return json.dumps(printable(entry.path), ensure_ascii=False)[1:-1]
 
 
-def _sizes(entry: WorkEntry) -> str:
-    sizes = [str(each) for each in (entry.size_before, entry.size) if each is not None]
-    return f"{' -> '.join(sizes)} bytes"
+def _why_unread(entry: WorkEntry) -> str:
+    sizes = [each for each in (entry.size_before, entry.size) if each is not None]
+    if max(sizes) <= MOST_FILE_BYTES:
+        return f"more than {MOST_DIFFED} files, or {MOST_BYTES >> 20} MiB; name a path to see it"
+    return f"too large to be compared, {' -> '.join(map(str, sizes))} bytes"
 
 
-_MOST_NOTED = 200
+_MOST_NOTED = 20
 
 
 def _notes(facts: dict[str, Any], left_out: list[str]) -> Iterator[bytes]:

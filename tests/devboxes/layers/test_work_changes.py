@@ -196,25 +196,31 @@ def test_a_hundred_thousand_files_are_listed_in_pages_and_more_are_counted(
     disks: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work_changes, "MOST_LISTED", 2000)
+    monkeypatch.setattr(work_changes, "MOST_DIFFED", 10)
+    for disk, text in zip(disks, ("after\n", "before\n"), strict=True):
+        (disk / WORK[1:] / "kept").write_text(text)
     many = disks[0] / WORK[1:] / "many"
     many.mkdir()
     for number in range(2500):
         (many / f"{number:05}").touch()
     report = examined(tmp_path, disks, disks[1:], contents=True)
     page = listed(report, 2)
-    assert [each["path"] for each in page["files"]] == [f"{WORK}/many", f"{WORK}/many/00000"]
+    assert [each["path"] for each in page["files"]] == [f"{WORK}/kept", f"{WORK}/many"]
     assert (page["has_more"], page["total_count"], page["truncated"]) == (
         True,
         2501,
         "more than 2000 paths differ",
     )
     report.seek(0)
-    last = listed(report, 5, f"{WORK}/many/01997")
-    assert ([each["path"] for each in last["files"]], last["has_more"]) == ([f"{WORK}/many/01998"], False)
+    last = listed(report, 5, f"{WORK}/many/01996")
+    assert ([each["path"] for each in last["files"]], last["has_more"]) == ([f"{WORK}/many/01997"], False)
     report.seek(0)
     diff = make_diff(report, 10_000)
     assert diff.startswith(b"# not all differences are here: more than 2000 paths differ\n# left out: ")
-    assert len(diff) < 10_000 + 300 * 120
+    assert f"# left out: {WORK}/many/00009: more than 1000 files, or 16 MiB; name a path" in diff.decode()
+    assert b"\n# left out: 1970 more\n" in diff
+    # What was changed is read before what is new.
+    assert b"\n-before\n+after\n" in diff
     monkeypatch.setattr(work_changes, "MOST_LOOKED", 100)
     assert listed(examined(tmp_path, disks, disks[1:]))["truncated"] == "more than 100 entries were changed"
 

@@ -300,10 +300,13 @@ class _Walk:
 def _contents(
     stacks: tuple[LayerStack, LayerStack], entries: Sequence[WorkEntry]
 ) -> dict[int, tuple[bytes | None, bytes | None]]:
-    """Return before and after of the first files; None for a side that is absent or too large."""
+    """Return before and after of files, in their order; None for a side that is absent or too large.
+
+    Where they are too many, new files are left out first.
+    """
     made: dict[int, tuple[bytes | None, bytes | None]] = {}
     left = MOST_BYTES
-    for at, entry in enumerate(entries):
+    for at, entry in sorted(enumerate(entries), key=lambda each: each[1].change == "added"):
         if not {entry.type, entry.type_before} & {"file", "link"}:
             continue
         size = (entry.size or 0) + (entry.size_before or 0)
@@ -318,7 +321,7 @@ def _contents(
         )
         left -= sum(len(each) for each in pair if each is not None)
         made[at] = pair
-    return made
+    return dict(sorted(made.items()))
 
 
 def _read(stack: LayerStack, path: str) -> bytes | None:

@@ -303,7 +303,7 @@ class AnswerContract(DriverSuite):
         _below, stacks = await _worked_on(
             yard,
             "mkdir -p /task; cd /task; echo base > kept; echo base > gone; echo base > same",
-            "cd /task; echo work > kept; rm gone; touch same; umask 077; echo mine > new; echo x > /etc/beside",
+            "cd /task; echo work > kept; rm gone; touch same; echo > /etc/beside; umask 77; echo mine > new",
         )
         wanted = {"folders": ["/task"], "home": None, "paths": [], "all": False, "contents": True}
         report = yard.folder / "report"
@@ -314,9 +314,8 @@ class AnswerContract(DriverSuite):
         assert lines[3:] == ["base", "base", "work", "mine"]
         assert json.loads(facts)["beside"] >= 1
         part = yard.folder / "part"
-        await yard.driver.trees.examine(
-            *stacks, {"read": "/task/new", "side": "after", "offset": 1, "limit": 2}, part
-        )
+        read = {"read": "/task/new", "side": "after", "offset": 1, "limit": 2}
+        await yard.driver.trees.examine(*stacks, read, part)
         assert part.read_text().endswith("\nin")
 
     @contract(Capability.SNAPSHOTS, Capability.IMAGES)
