@@ -31,6 +31,7 @@ NOUNS = [
     "secrets",
     "snapshots",
     "ssh",
+    "trials",
     "tunnels",
 ]
 
