@@ -1,6 +1,7 @@
 """`benchyard trial`, `run` and `job rescore` as a user types them, against a real server."""
 
 import json
+import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -260,3 +261,51 @@ def test_odd_trajectories_are_shown_as_far_as_they_go(steps: list[Any]) -> None:
     ):
         text = "\n".join(step_lines({"steps": steps}, wanted))
         assert "\x1b" not in text
+
+
+def oracles_trial(benchyard: CommandLine, job: BenchmarkJobView) -> dict[str, Any]:
+    named = ("--agent", "oracle", "--scenario", FIX)
+    found: list[dict[str, Any]] = json.loads(benchyard.ok("trial", "list", job.id, *named, "-o", "json"))
+    return found[0]
+
+
+def test_trials_of_all_jobs_are_tagged_labelled_and_found(
+    benchyard: CommandLine, job: BenchmarkJobView
+) -> None:
+    id, tag = oracles_trial(benchyard, job)["id"], secrets.token_hex(4)
+    assert benchyard.ok("trial", "tag", id, tag, "later") == f"{id}  {tag} later\n"
+    assert benchyard.ok("trial", "tag", id, "later", "--remove") == f"{id}  {tag}\n"
+    benchyard.ok("trial", "note", id, "red \x1b[31m note")
+    told = benchyard.ok("trial", "label", id, "correct=yes", "--comment", "sure")
+    assert told == f"{id}  1 labels\ncorrect=yes by first: sure\n"
+    shown = benchyard.ok("trial", "show", id)
+    assert re.search(rf"tags: +{tag}\nnote: +red .*note\nlabels: +correct=yes by first: sure\n", shown)
+    assert "\x1b" not in shown
+    (found,) = json.loads(benchyard.ok("trial", "list", "--tag", tag, "--agent", "oracle", "-o", "json"))
+    assert (found["id"], found["labels"][0]["value"]) == (id, "yes")
+    none = benchyard("trial", "list", "--tag", tag, "--only", "crashed")
+    assert "no trials that are crashed" in none.out + none.err
+    assert "0 labels" in benchyard.ok("trial", "label", id, "correct=")
+    assert "write NAME=VALUE" in benchyard("trial", "label", id, "correct").err
+    assert benchyard.ok("job", "tag", job.id, tag) == f"{job.id}  {tag}\n"
+    assert benchyard.ok("job", "note", job.id, "a note") == f"{job.id}  a note\n"
+    assert tag in benchyard.ok("job", "list", "--tag", tag, "-o", "json")
+
+
+def test_the_work_of_a_trial_is_a_diff_and_a_devbox(benchyard: CommandLine, job: BenchmarkJobView) -> None:
+    trial = oracles_trial(benchyard, job)
+    id = trial["id"]
+    diff = benchyard.ok("trial", "diff", id)
+    assert diff.startswith("diff --git a/home/user/project/days.py b/home/user/project/days.py\n--- a/home")
+    assert benchyard.ok("trial", "diff", trial["scenario_run_id"], "days.py") == diff
+    stat = benchyard.ok("trial", "diff", id, "--stat")
+    assert "M  file  385 B -> 431 B  /home/user/project/days.py\n" in stat
+    assert "more paths were changed beside the work; --all shows them" in stat
+    files = json.loads(benchyard.ok("trial", "diff", id, "--all", "-o", "json"))["files"]
+    assert [each["is_work"] for each in files if each["path"] == "/run/benchyard/prompt.md"] == [False]
+    nothing = benchyard("trial", "diff", id, "nowhere")
+    assert (nothing.out, nothing.status) == ("", 0)
+    assert "nothing was changed" in nothing.err
+    opened = json.loads(benchyard.ok("trial", "open", id, "-o", "json"))["id"]
+    assert "year % 400" in benchyard.ok("devbox", "exec", opened, "--", "cat", "project/days.py")
+    benchyard.ok("devbox", "shutdown", opened)

@@ -32,6 +32,7 @@ NOUNS = [
     "snapshots",
     "ssh",
     "trajectories",
+    "trials",
     "tunnels",
 ]
 

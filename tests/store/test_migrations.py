@@ -4,8 +4,10 @@
 """
 
 import asyncio
+import json
 import shutil
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
@@ -18,11 +20,13 @@ from sqlalchemy.engine import make_url
 
 from benchyard.errors import StoreError
 from benchyard.models.base import Record
+from benchyard.models.pages import Query
 from benchyard.store import migrations
 from benchyard.store.database import Store
 from benchyard.store.postgres import PostgresConnections
 from benchyard.store.sqlite import SqliteConnections
-from benchyard.store.tables import metadata
+from benchyard.store.tables import TABLES, metadata
+from benchyard.store.trial_facts import TrialFacts
 from benchyard.testing.server import RunningServer
 
 DUMPS = Path(__file__).parent / "first_release"
@@ -30,12 +34,12 @@ API_KEY = "by_d1QocKfbFC7-PuqjTjQjCnlthPW_6Id7a7RynjcCNfU"
 SECRET_KEY = "2NXSKZ28rP84it6hr3tCp2cSv5xdU3BjycMX9CAo1MY="
 OBJECT = "obj_JR7UWP0VUaD4RIOYnNedU/817d6dd163c1b23e"
 VERSION = text("SELECT version_num FROM alembic_version")
-NEWEST = int(migrations.newest())
+LATER = f"{int(migrations.newest()) + 1:04}"
 NEXT = f"""
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision = "{NEWEST + 1:04}", "{NEWEST:04}"
+revision, down_revision = "{LATER}", "{migrations.newest()}"
 
 
 def upgrade() -> None:
@@ -126,15 +130,55 @@ def test_later_revisions_are_run_once_on_a_database_of_the_first_release(
 ) -> None:
     folder = tmp_path / "migrations"
     shutil.copytree(migrations.FOLDER / "versions", folder / "versions")
-    (folder / "versions" / f"r{NEWEST + 1:04}_later.py").write_text(NEXT)
+    (folder / "versions" / f"r{LATER}_later.py").write_text(NEXT)
     monkeypatch.setattr(migrations, "FOLDER", folder)
 
     async def main() -> None:
         for _ in range(2):
             async with Store(old_url) as store:
                 assert await store.read(lambda found: found.scalar(text("SELECT count(*) FROM later"))) == 0
-                assert await store.read(lambda found: found.scalar(VERSION)) == f"{NEWEST + 1:04}"
+                assert await store.read(lambda found: found.scalar(VERSION)) == LATER
                 assert len(await store.collection("scenarios", Record).all({})) == 1
+
+    asyncio.run(main())
+
+
+JOB = {
+    "source": {"type": "benchmark", "benchmark_id": "bmd_a"},
+    "spec": {"agent_configs": [{"name": "nop"}, {"name": "coder", "version": "2", "model_name": "m"}]},
+}
+TRIALS: Mapping[str, Mapping[str, object]] = {
+    "trl_1": {"agent": 1, "scenario_id": "scn_a", "state": "completed", "score": 1.0},
+    "trl_2": {"agent": 0, "scenario_id": "scn_a", "state": "failed", "failure": {"kind": "agent"}},
+    "trl_3": {"agent": 0, "scenario_id": "scn_b", "state": "running"},
+    "trl_4": {"agent": 7},
+}
+
+
+def test_trials_of_the_first_release_are_found_over_all_jobs(old_url: str) -> None:
+    def add(connection: Connection) -> None:
+        for table, id, parent, body in [
+            ("benchmark_jobs", "bmj_1", None, json.dumps(JOB)),
+            *(("trials", id, "bmj_1", json.dumps(body)) for id, body in TRIALS.items()),
+            ("trials", "trl_5", "bmj_1", "{"),
+        ]:
+            row = {"id": id, "create_time_ms": 1, "parent": parent, "body": body}
+            connection.execute(TABLES[table].insert(), row)
+
+    async def main() -> None:
+        url = make_url(old_url)
+        connections = (SqliteConnections if url.drivername == "sqlite" else PostgresConnections)(url)
+        await connections.write(add)
+        await connections.close()
+        async with Store(old_url) as store:
+            facts = TrialFacts(store)
+            for where, ids in [
+                ({}, ["trl_3", "trl_2", "trl_1"]),
+                ({"agent": "coder"}, ["trl_1"]),
+                ({"agent": "coder@2:m", "outcome": "passed", "benchmark_id": "bmd_a"}, ["trl_1"]),
+                ({"failure_kind": "agent", "outcome": "crashed"}, ["trl_2"]),
+            ]:
+                assert (await facts.page(Query(where=where))).ids == ids
 
     asyncio.run(main())
 

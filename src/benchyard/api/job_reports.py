@@ -135,9 +135,9 @@ class JobReports:
 
 
 def _version(job: Job) -> object:
-    """Return a value that changes when an ended job does: by a retry, a rescoring, another name."""
+    """Return a value that changes when an ended job does: by a retry, a rescoring, another name, a note."""
     scored = job.rescoring_state, job.rescoring and job.rescoring.number
-    return job.state, job.end_time_ms, scored, job.name, job.is_pinned
+    return job.state, job.end_time_ms, scored, job.name, job.is_pinned, tuple(job.tags), job.note
 
 
 def _is_settled(job: Job) -> bool:

@@ -21,6 +21,7 @@ from benchyard.client.resources.scenarios import Scenarios
 from benchyard.client.resources.secrets import Keys, Secrets
 from benchyard.client.resources.snapshots import Snapshots
 from benchyard.client.resources.trajectories import Trajectories
+from benchyard.client.resources.trials import Trials
 from benchyard.client.resources.webhooks import Webhooks
 from benchyard.client.sessions import AsyncSession, SyncSession
 from benchyard.models.removals import CollectedResultsView, CollectResultsRequest
@@ -53,6 +54,7 @@ class Nouns(VerbGroup[S], Generic[S]):
         self.snapshots: Snapshots[S] = Snapshots(session)
         self.ssh: Ssh[S] = Ssh(session)
         self.trajectories: Trajectories[S] = Trajectories(session)
+        self.trials: Trials[S] = Trials(session)
         self.tunnels: Tunnels[S] = Tunnels(session)
         self.webhooks: Webhooks[S] = Webhooks(session)
 

@@ -254,6 +254,7 @@ class JobPageFields(NamedPageFields, total=False):
 
     status: str
     """One state, or several with commas between them."""
+    tag: str
 
 
 class TrialFields(TypedDict, total=False):
@@ -265,6 +266,25 @@ class TrialFields(TypedDict, total=False):
     """Number of the agent in the job, from 0."""
     scenario_id: str
     scenario_name: str
+
+
+class TrialPageFields(TypedDict, total=False):
+    """Choice of a page of the trials of all jobs."""
+
+    limit: int
+    starting_after: str
+    include_total_count: bool
+    job_id: str
+    scenario_id: str
+    benchmark_id: str
+    agent: str
+    """A name, or `agent@version:model`."""
+    state: str
+    outcome: str
+    """`passed`, `not_passed`, `crashed` or `unscored`."""
+    kind: str
+    """The party at fault of a failure, such as `agent` or `infrastructure`."""
+    tag: str
 
 
 def body_of(fields: Mapping[str, Any]) -> dict[str, Any]:

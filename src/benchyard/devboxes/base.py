@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from benchyard.errors import ImageError, NotFound, NotSupported
 
@@ -474,6 +474,13 @@ class Trees(ABC):
         """Write the differences of a tree from its manifest, both in `noted`, to a new `report`, as JSON.
 
         `below` are the layers under it; content of the folders `aside` does not count.
+        """
+
+    @abstractmethod
+    async def examine(self, final: Rootfs, start: Rootfs, wanted: Mapping[str, Any], report: Path) -> None:
+        """Write what the first system has otherwise than the second to a new `report`; nothing is changed.
+
+        `wanted` chooses paths, contents, or one file: see `layers/work_changes.py`.
         """
 
     @abstractmethod

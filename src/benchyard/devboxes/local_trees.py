@@ -4,9 +4,9 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from benchyard.devboxes.base import Rootfs, Trees
 from benchyard.devboxes.layers import trees
@@ -16,6 +16,7 @@ from benchyard.devboxes.layers.merge import merge_layers
 from benchyard.devboxes.layers.pack import pack_layer
 from benchyard.devboxes.layers.trees import copy_tree, remove_tree, sync_tree, tree_usage
 from benchyard.devboxes.layers.unpack import ArchiveLimits, unpack_layer
+from benchyard.devboxes.layers.work_changes import examine_work
 from benchyard.errors import ImageError
 
 _PATIENCE = 20
@@ -107,6 +108,10 @@ class LocalTrees(Trees):
         await _run_in_thread(
             compare_tree, tree, manifest, (layers, below.host_dirs), str(report), aside, counted
         )
+
+    async def examine(self, final: Rootfs, start: Rootfs, wanted: Mapping[str, Any], report: Path) -> None:
+        stacks = [([str(layer) for layer in place.layers], place.host_dirs) for place in (final, start)]
+        await _run_stoppable(examine_work, stacks[0], stacks[1], wanted, str(report))
 
     async def sync(self, path: Path) -> None:
         await _run_in_thread(sync_tree, str(path))

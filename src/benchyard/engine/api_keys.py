@@ -84,6 +84,10 @@ class ApiKeys:
             )
         return key
 
+    def name_of(self, id: str) -> str:
+        """Return the name of a key; its id if it has none."""
+        return next((key.name for key in self._by_hash.values() if key.id == id and key.name), id)
+
     async def create(self, id: str, request: ApiKeyRequest, request_hash: str | None) -> tuple[ApiKey, str]:
         """Create a key; the same request again returns the same key and secret."""
         secret = self._secret(id)

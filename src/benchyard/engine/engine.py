@@ -20,6 +20,7 @@ from benchyard.engine.disk_use import DiskUse
 from benchyard.engine.images.blueprints import Blueprints
 from benchyard.engine.images.library import ImageLibrary, ImageUpkeep
 from benchyard.engine.images.transfers import Transfers
+from benchyard.engine.jobs.annotations import TrialAnnotations
 from benchyard.engine.jobs.evidence import TrialEvidence
 from benchyard.engine.jobs.live_steps import LiveTrialSteps
 from benchyard.engine.jobs.model_access import TrialModelAccess
@@ -45,6 +46,7 @@ from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.engine.runs.scoring import Scoring
 from benchyard.engine.runs.steps import TrajectorySteps
 from benchyard.engine.runs.traces import Traces
+from benchyard.engine.runs.work_changes import WorkChanges
 from benchyard.engine.scenarios.benchmarks import Benchmarks
 from benchyard.engine.scenarios.custom_scorers import CustomScorers, ScorerValidation
 from benchyard.engine.scenarios.deletion import Deletions
@@ -94,6 +96,8 @@ class Engine:
     scorer_validation: ScorerValidation
     jobs: Jobs
     evidence: TrialEvidence
+    trial_annotations: TrialAnnotations
+    work_changes: WorkChanges
     agents: Agents
     gateway_configs: GatewayConfigs
     network_policies: NetworkPolicies
@@ -194,6 +198,8 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
             scorer_validation=ScorerValidation(tools, devboxes, scorers),
             jobs=jobs,
             evidence=TrialEvidence(tools.settings.data, jobs, run_records, traces),
+            trial_annotations=TrialAnnotations(store),
+            work_changes=WorkChanges(tools, runs, devboxes),
             deletions=deletions,
             removals=removals,
             retention=Retention(tools, removals, deletions, jobs, benchmark_runs, runs, baselines),

@@ -39,7 +39,11 @@ class Scrubber:
 
     def data(self, data: bytes, begin: int = 0) -> bytes:
         """Return the bytes from `begin` on without the values; also without one that begins before it."""
-        return b"".join(_pieces(data, self.places(data, len(data)), begin, len(data)))
+        return self.part(data, begin, len(data))
+
+    def part(self, data: bytes, begin: int, end: int) -> bytes:
+        """Return a part of the bytes without the values; also without those that only begin or end in it."""
+        return b"".join(_pieces(data, self.places(data, len(data)), begin, end))
 
     def text(self, text: str) -> str:
         """Return the text without the values; also without parts of a value where the text was cut off."""

@@ -33,7 +33,7 @@ from benchyard.models.removals import Removal, RemovalKind, RemovalView, Removed
 from benchyard.models.runs import ENDED_RUNS, RUN_KEY, BenchmarkRun, ScenarioRun
 from benchyard.store.collection import Collection
 from benchyard.store.database import Store
-from benchyard.store.tables import EVENTS, TABLES
+from benchyard.store.tables import EVENTS, TABLES, TAGS, TRIAL_FACTS
 
 REMOVAL_PREFIX = "rmv_"
 HOLD_SECONDS = 25.0
@@ -228,9 +228,13 @@ class Removals:
 
     async def _remove_rows(self, removal: Removal) -> None:
         trials, runs = TABLES["trials"], TABLES["benchmark_runs"]
+        notes = TABLES["trial_annotations"]
 
         def work(connection: Connection) -> None:
             connection.execute(delete(trials).where(trials.c.parent == removal.subject))
+            connection.execute(delete(notes).where(notes.c.parent == removal.subject))
+            connection.execute(delete(TRIAL_FACTS).where(TRIAL_FACTS.c.job_id == removal.subject))
+            connection.execute(delete(TAGS).where(TAGS.c.parent == removal.subject))
             connection.execute(delete(EVENTS).where(EVENTS.c.parent == removal.subject))
             for part in _chunks(removal.benchmark_run_ids):
                 connection.execute(delete(runs).where(runs.c.id.in_(part)))

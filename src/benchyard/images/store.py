@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from benchyard.devboxes.base import Rootfs, Trees
 from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound
@@ -337,6 +338,24 @@ class ImageStore:
         """Yield a folder for half-made files on the store's disk, which is removed afterwards."""
         async with self._layers.scratch() as folder:
             yield folder
+
+    @contextlib.asynccontextmanager
+    async def examined(
+        self, final: Image, start: Image | None, wanted: Mapping[str, Any]
+    ) -> AsyncIterator[Path]:
+        """Yield a report of what an image has otherwise than its start, or else than the image below it.
+
+        See `Trees.examine`. The layers are kept until the block ends.
+        """
+        async with self._keeping() as pins, self._layers.scratch() as scratch:
+            pins.update(final.layers)
+            whole = self.rootfs(final)
+            if start is not None:
+                pins.update(start.layers)
+            below = self.rootfs(start) if start else Rootfs(whole.layers[1:], whole.host_dirs)
+            report = scratch / "work"
+            await self._trees.examine(whole, below, wanted, report)
+            yield report
 
     def _make_folders(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -339,6 +339,9 @@ class Job(Record):
     pauses: list[Pause] = Field(default_factory=list)
     is_pinned: bool = False
     """Whether it is kept regardless of the age of its results."""
+    tags: list[str] = Field(default_factory=list)
+    note: str | None = None
+    """What people noted about it."""
     requests: list[str] = Field(default_factory=list)
     """Ids of the last requests that cancelled, resumed, retried or rescored it."""
 
@@ -525,6 +528,8 @@ class BenchmarkJobView(Model):
     resume_time_ms: int | None = None
     """Time at which it was last resumed or retried."""
     pinned: bool = False
+    tags: list[str] = Field(default_factory=list)
+    note: str | None = None
     """Whether it is kept regardless of the age of its results."""
 
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 Where = Mapping[str, str | Sequence[str]]
 """Filters, all of which must hold; a sequence means any of its values.
 
-A key is a column (`name`, `status`, `parent`), `metadata.<key>`, or a field of the record.
+A key is a column (`name`, `status`, `parent`), `metadata.<key>`, `tagged`, or a field of the record.
 """
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field, computed_field
 
 from benchyard.models.base import Columns, Model, Record
+from benchyard.models.results.annotations import PersonLabel, TrialAnnotation
 from benchyard.models.scenarios import Isolation
 
 
@@ -108,6 +109,10 @@ class Trial(Record):
     """Index into the job's scenarios."""
     scenario_id: str
     scenario_name: str
+    agent_name: str | None = None
+    agent_label: str | None = None
+    benchmark_id: str | None = None
+    """Facts of its job; None in trials of earlier versions."""
     attempt: int = 1
     retry: int = 0
     """Number of earlier trials in this place that did not count."""
@@ -229,9 +234,13 @@ class Trial(Record):
         end = max(self.start_time_ms or 0, time_ms)
         return self.model_copy(update={"state": TrialState.CANCELED, "failure": reason, "end_time_ms": end})
 
-    def view(self) -> "TrialView":
-        """Return the trial as the wire shows it."""
-        return TrialView.model_validate(self, from_attributes=True)
+    def view(self, annotation: TrialAnnotation | None = None) -> "TrialView":
+        """Return the trial as the wire shows it, with what people noted."""
+        view = TrialView.model_validate(self, from_attributes=True)
+        if annotation is None:
+            return view
+        noted = {"tags": annotation.tags, "note": annotation.note, "labels": annotation.labels}
+        return view.model_copy(update=noted)
 
 
 class TrialView(Model):
@@ -282,6 +291,13 @@ class TrialView(Model):
     """The cause of a long wait, such as the build of an image."""
     preparing_ms: int = 0
     """Time it waited for images to be built, at its beginning."""
+    agent_label: str | None = None
+    """Its agent for people: `agent@version:model`."""
+    benchmark_id: str | None = None
+    tags: list[str] = Field(default_factory=list)
+    note: str | None = None
+    labels: list[PersonLabel] = Field(default_factory=list)
+    """Verdicts of people."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

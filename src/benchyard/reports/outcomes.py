@@ -280,6 +280,8 @@ def job_view(
         times=job_times(job, trials, round(time.time() * 1000)),
         resume_time_ms=job.pauses[-1].end_time_ms if job.pauses else None,
         pinned=job.is_pinned,
+        tags=job.tags,
+        note=job.note,
     )
 
 

@@ -42,7 +42,7 @@ from benchyard.store.json_columns import (
     rows_of,
 )
 from benchyard.store.statements import Statement, StatementRows
-from benchyard.store.tables import ONE
+from benchyard.store.tables import ONE, TAGS
 
 T = TypeVar("T", bound=Record)
 
@@ -134,6 +134,7 @@ _logger = logging.getLogger(__name__)
 _COLUMNS = frozenset({"id", "name", "status", "parent", "request_hash"})
 _METADATA = "metadata."
 _LABELLED = "labelled."
+_TAGGED = "tagged"
 
 
 class Database(Protocol):
@@ -393,6 +394,8 @@ class Collection(Generic[T]):
             # Condition on the existence of a metadata key: "yes" or "no".
             label = metadata_value(self._table.c.body, check_text(key.removeprefix(_LABELLED)))
             return label.is_not(None) if value == "yes" else label.is_(None)
+        if key == _TAGGED:
+            return self._table.c.id.in_(select(TAGS.c.subject).where(TAGS.c.tag == check_text(str(value))))
         column = self._column(key)
         if isinstance(value, str):
             return column == check_text(value)

@@ -62,6 +62,7 @@ TABLES = {
         _noun("baselines"),
         _noun("webhooks"),
         _noun("webhook_deliveries", one="webhook delivery"),
+        _noun("trial_annotations", one="annotation"),
     )
 }
 
@@ -75,3 +76,33 @@ EVENTS = Table(
     sqlite_autoincrement=True,
 )
 Index(None, EVENTS.c.parent, EVENTS.c.seq)
+
+TRIAL_FACTS = Table(
+    "trial_facts",
+    metadata,
+    Column("seq", _SEQUENCE, primary_key=True, autoincrement=True),
+    Column("id", String(128), nullable=False, unique=True),
+    Column("job_id", String(128), nullable=False),
+    Column("scenario_id", String(128), nullable=False),
+    Column("agent_name", Text),
+    Column("agent_label", Text),
+    Column("benchmark_id", String(128)),
+    Column("state", String(64), nullable=False),
+    Column("outcome", String(64)),
+    Column("failure_kind", String(64)),
+)
+"""What trials of all jobs are chosen by: in narrow rows, since bodies are long."""
+_CHOSEN_BY = ("job_id", "scenario_id", "agent_name", "agent_label", "benchmark_id", "outcome", "failure_kind")
+for _name in _CHOSEN_BY:
+    Index(None, TRIAL_FACTS.c[_name])
+
+TAGS = Table(
+    "tags",
+    metadata,
+    Column("subject", String(128), primary_key=True),
+    Column("tag", String(64), primary_key=True),
+    Column("parent", String(128), nullable=False),
+)
+"""Tags of jobs and trials; the parent is the job of either."""
+Index(None, TAGS.c.tag)
+Index(None, TAGS.c.parent)

@@ -30,6 +30,7 @@ from benchyard.models.jobs import (
 )
 from benchyard.models.pages import Query
 from benchyard.models.removals import RemovalView
+from benchyard.models.results.annotations import AnnotationRequest
 from benchyard.models.trials import SuspectRule, TrialListView, TrialState
 from benchyard.reports.estimates import with_costs
 from benchyard.reports.outcomes import job_view
@@ -59,11 +60,14 @@ async def plan(services: ServicesDep, body: JobPlanRequest) -> JobPlanView:
 
 @router.get("", response_model_exclude_none=True)
 async def list_jobs(
-    services: ServicesDep, query: NamedQuery, status: str | None = None
+    services: ServicesDep, query: NamedQuery, status: str | None = None, tag: str | None = None
 ) -> BenchmarkJobListView:
-    """List jobs, newest first; their outcomes leave the scenarios out. `status` is an extension: `a,b`."""
+    """List jobs, newest first; their outcomes leave the scenarios out.
+
+    `status` and `tag` are extensions: `status=a,b` are several states.
+    """
     where = {**query.where, "status": _states(status)} if status else query.where
-    page = await services.engine.jobs.records.page(replace(query, where=where))
+    page = await services.engine.jobs.records.page(narrow(replace(query, where=where), tagged=tag))
     jobs = [await services.job_reports.short(services.engine.jobs, each) for each in page.items]
     return BenchmarkJobListView(jobs=jobs, has_more=page.has_more, total_count=page.total_count)
 
@@ -122,6 +126,12 @@ async def rename(id: str, services: ServicesDep, body: RenameRequest) -> Benchma
     return await _view(services, await services.engine.jobs.rename(id, body.name))
 
 
+@router.post("/{id}/annotate", response_model_exclude_none=True)
+async def annotate(id: str, services: ServicesDep, body: AnnotationRequest) -> BenchmarkJobView:
+    """Add or remove tags of a job, or write a note on it (an extension)."""
+    return await _view(services, await services.engine.jobs.annotate(id, body))
+
+
 @router.post("/{id}/pin", response_model_exclude_none=True)
 async def pin(id: str, services: ServicesDep) -> BenchmarkJobView:
     """Keep a job however old its results are (an extension)."""
@@ -169,7 +179,7 @@ async def list_trials(
         name=scenario_name,
     )
     page = await services.engine.jobs.page(id, wanted)
-    trials = [each.view() for each in page.items]
+    trials = await services.engine.trial_annotations.views(page.items)
     return TrialListView(trials=trials, has_more=page.has_more, total_count=page.total_count)
 
 

@@ -131,11 +131,13 @@ _ELSEWHERE = {
     "gate": "benchyard.cli.job.compare:gate",
     "logs": "benchyard.cli.job.logs:logs",
     "problems": "benchyard.cli.job.problems:problems",
+    "note": "benchyard.cli.job.notes:note",
     "rescore": "benchyard.cli.job.rescore:rescore",
     "resume": "benchyard.cli.job.again:resume",
     "retry": "benchyard.cli.job.again:retry",
     "run": "benchyard.cli.job.run:run",
     "summary": "benchyard.cli.job.summary:summary",
+    "tag": "benchyard.cli.job.notes:tag",
     "watch": "benchyard.cli.job.watch:watch",
 }
 
@@ -170,8 +172,11 @@ for each in (rename, delete, pin, unpin):
     "--status", metavar="STATE,...", help=f"Only these: {', '.join(state.value for state in JobState)}."
 )
 @click.option("--name", metavar="TEXT", help="Only those with this in their name.")
+@click.option("--tag", help="Only those with this tag.")
 @output_option
-def list_(days: float, show_all: bool, status: str | None, name: str | None, output: str) -> None:
+def list_(
+    days: float, show_all: bool, status: str | None, name: str | None, tag: str | None, output: str
+) -> None:
     """List jobs, newest first: those of the last day, unless --days or --all is given.
 
     \b
@@ -183,7 +188,7 @@ def list_(days: float, show_all: bool, status: str | None, name: str | None, out
     states = _states(status)
     with connect() as client:
         none = "no jobs; ask for one with `benchyard job run`, or see `list --all`"
-        show_many(_found(client, since, states, name), output, COLUMNS, none=none, narrow=NARROW)
+        show_many(_found(client, since, states, name, tag), output, COLUMNS, none=none, narrow=NARROW)
 
 
 @job.command()
@@ -212,9 +217,9 @@ def _states(given: str | None) -> set[str]:
 
 
 def _found(
-    client: Client, since_ms: int | None, states: set[str], name: str | None
+    client: Client, since_ms: int | None, states: set[str], name: str | None, tag: str | None
 ) -> Iterator[BenchmarkJobView]:
-    query = {"search": name, "status": ",".join(sorted(states))}
+    query = {"search": name, "status": ",".join(sorted(states)), "tag": tag}
     said = {key: value for key, value in query.items() if value}
     for view in client.jobs.list(limit=PAGE, **said):  # type: ignore[arg-type]
         if since_ms is not None and view.create_time_ms < since_ms:

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 import click
@@ -35,10 +36,11 @@ from benchyard.cli.run.report import (
     traces_of,
     trajectory_lines,
 )
+from benchyard.cli.run.trial_notes import label_lines
 from benchyard.cli.run.trial_rescoring import rescore
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
-from benchyard.client.lookup import scenario_id_in
+from benchyard.client.lookup import find_scenario, scenario_id_in
 from benchyard.client.plain_text import clean
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.jobs import BenchmarkJobView
@@ -58,7 +60,14 @@ _ALL = StepSelection()
 _NO_DETAILS: Mapping[str, Any] = {"agent_executions": [], "trajectory": None}
 
 
-_ELSEWHERE = {"steps": "benchyard.cli.run.trial_steps:steps"}
+_ELSEWHERE = {
+    "diff": "benchyard.cli.run.trial_work:diff",
+    "label": "benchyard.cli.run.trial_notes:label",
+    "note": "benchyard.cli.run.trial_notes:note",
+    "open": "benchyard.cli.run.trial_work:open_",
+    "steps": "benchyard.cli.run.trial_steps:steps",
+    "tag": "benchyard.cli.run.trial_notes:tag",
+}
 
 
 @click.group(cls=Noun, places=_ELSEWHERE)
@@ -68,6 +77,7 @@ def trial() -> None:
     \b
       benchyard trial list my-job --only not-passed
       benchyard trial show my-job quickstart/fix-a-bug
+      benchyard trial diff trl_4kY...
     """
 
 
@@ -75,45 +85,64 @@ trial.add_command(rescore)
 
 
 @trial.command("list")
-@click.argument("given", metavar="JOB")
+@click.argument("given", metavar="[JOB]", required=False)
 @click.option(
     "--agent", "agent_name", metavar="NAME", help="Only trials of this agent: its name, or name:model."
 )
 @click.option("--scenario", metavar="ID|NAME", help="Only trials of this scenario.")
 @click.option("--only", type=click.Choice(KINDS), help="Only trials that ended this way.")
+@click.option("--tag", help="Only trials with this tag.")
 @click.option("--all", "show_all", is_flag=True, help="Also those that were tried again, and do not count.")
+@click.option(
+    "--limit",
+    type=IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="Without JOB: look at this many at most.",
+)
 @output_option
 def list_(
-    given: str,
+    given: str | None,
     agent_name: str | None,
     scenario: str | None,
     only: TrialKind | None,
+    tag: str | None,
     show_all: bool,
+    limit: int,
     output: str,
 ) -> None:
-    """List the trials of a job, by agent, scenario and attempt.
+    """List the trials of a job, by agent, scenario and attempt; without JOB the newest of all jobs.
 
     \b
       benchyard trial list my-job
       benchyard trial list my-job --only crashed
+      benchyard trial list --scenario quickstart/fix-a-bug --tag flaky
       benchyard trial list my-job --agent claude-code \\
           --scenario quickstart/fix-a-bug -o json
     """
     with connect() as client:
-        job = find_job(client, given)
-        found = _find_trials(client, job, scenario, agent_name)
-    labels = _labels(job)
+        job = find_job(client, given) if given is not None else None
+        if job is not None:
+            found = _find_trials(client, job, scenario, agent_name)
+            found.sort(key=lambda each: (each.agent, each.scenario_name, each.attempt, each.retry))
+        else:
+            found = _of_all_jobs(client, scenario, agent_name, only, tag, limit)
     kept = [
         each
         for each in found
-        if (show_all or not each.is_superseded) and (only is None or _is_kind(each, only))
+        if (show_all or not each.is_superseded)
+        and (only is None or _is_kind(each, only))
+        and (tag is None or tag in each.tags)
     ]
+    counts = f"; `benchyard job summary {job.id}` counts all" if job is not None else ""
     show_many(
-        sorted(kept, key=lambda each: (each.agent, each.scenario_name, each.attempt, each.retry)),
+        kept,
         output,
-        _columns(labels, kept),
-        none=f"no trials{' that are ' + only if only else ''}; `benchyard job summary {job.id}` counts all",
-        narrow=Narrow(shorten=["SCENARIO", "AGENT"], drop=["DURATION", "ID", "SCORE", "WHY", "ATTEMPT"]),
+        _columns(_labels(job) if job is not None else None, kept),
+        none=f"no trials{' that are ' + only if only else ''}{counts}",
+        narrow=Narrow(
+            shorten=["SCENARIO", "AGENT"], drop=["DURATION", "JOB", "ID", "SCORE", "WHY", "ATTEMPT"]
+        ),
     )
 
 
@@ -226,11 +255,12 @@ def _is_kind(trial: TrialView, only: TrialKind) -> bool:
 
 
 def _columns(
-    labels: Sequence[str], found: Sequence[TrialView]
+    labels: Sequence[str] | None, found: Sequence[TrialView]
 ) -> Mapping[str, Callable[[TrialView], object]]:
     columns: dict[str, Callable[[TrialView], object]] = {
         "ID": lambda each: each.id,
-        "AGENT": lambda each: labels[each.agent],
+        "JOB": lambda each: each.job_id,
+        "AGENT": lambda each: labels[each.agent] if labels is not None else each.agent_label or each.agent,
         "SCENARIO": lambda each: each.scenario_name,
         "ATTEMPT": lambda each: f"{each.attempt}{f' (try {each.retry + 1})' if each.retry else ''}",
         "OUTCOME": lambda each: result_of(each) + (", tried again" if each.is_superseded else ""),
@@ -240,7 +270,29 @@ def _columns(
     }
     if all(each.attempt == 1 and not each.retry for each in found):
         del columns["ATTEMPT"]
+    if labels is not None:
+        del columns["JOB"]
     return columns
+
+
+def _of_all_jobs(
+    client: Client,
+    scenario: str | None,
+    agent_name: str | None,
+    only: TrialKind | None,
+    tag: str | None,
+    limit: int,
+) -> list[TrialView]:
+    """Return the newest trials of all jobs."""
+    outcome = None if only in (None, "suspect") else str(only).replace("-", "_")
+    wanted = {
+        "scenario_id": find_scenario(client, scenario).id if scenario is not None else None,
+        "agent": agent_name,
+        "outcome": outcome,
+        "tag": tag,
+    }
+    said = {name: value for name, value in wanted.items() if value is not None}
+    return list(islice(client.trials.list(limit=min(limit, PAGE), **said), limit))  # type: ignore[arg-type]
 
 
 def _find_trials(
@@ -347,6 +399,9 @@ def _head(job: BenchmarkJobView, trial: TrialView, run: ScenarioRunView | None) 
             "network": _network(trial),
             "meanwhile": "; ".join(conditions_once(trial.conditions)),
             "rescoring": trial.rescore_note,
+            "tags": " ".join(clean(each) for each in trial.tags),
+            "note": clean(trial.note) if trial.note else None,
+            "labels": "; ".join(label_lines(trial)),
             "started": when(trial.start_time_ms),
             "took": duration(trial.duration_ms),
             "run": trial.scenario_run_id,
@@ -408,6 +463,8 @@ def _next(job: BenchmarkJobView, trial: TrialView, *, is_excerpt: bool) -> Itera
     name = quote_name(trial.scenario_name)
     commands = [f"benchyard trial show {trial.id} --full"] if is_excerpt else []
     commands.append(f"benchyard job logs {job.id} --scenario {name}")
+    if trial.score is not None:
+        commands.append(f"benchyard trial diff {trial.id}")
     if trial.outcome in ("crashed", "not_passed", "unscored"):
         kind = trial.outcome.replace("_", "-")
         commands.append(f"benchyard job retry {job.id} --only {kind} --scenario {name}")

@@ -43,6 +43,7 @@ from benchyard.models.jobs import (
 from benchyard.models.removals import RemovalView
 from benchyard.models.reports.problems import BenchmarkProblemsView, ProblemsView
 from benchyard.models.reports.trends import ScorerNoiseView
+from benchyard.models.results.annotations import AnnotationRequest
 from benchyard.models.trials import SuspectRule, TrialView
 
 SILENCE_SECONDS = 60.0
@@ -250,6 +251,21 @@ class Jobs(VerbGroup[S]):
         return (yield from _post(id, "rename", RenameRequest(name=name)))
 
     @call
+    def annotate(
+        self,
+        id: str,
+        *,
+        add_tags: Sequence[str] = (),
+        remove_tags: Sequence[str] = (),
+        note: str | None = None,
+    ) -> Steps[BenchmarkJobView]:
+        """Add or remove tags of a job, or write a note on it; an empty note removes it."""
+        body = AnnotationRequest(add_tags=[*add_tags], remove_tags=[*remove_tags], note=note)
+        return (
+            yield from fetch(Request("POST", at(_PATH + "/{}/annotate", id), json=body), BenchmarkJobView)
+        )
+
+    @call
     def pin(self, id: str, *, pinned: bool = True) -> Steps[BenchmarkJobView]:
         """Keep a job however old its results are, or no longer."""
         return (yield from _post(id, "pin" if pinned else "unpin"))
@@ -366,7 +382,9 @@ class Jobs(VerbGroup[S]):
 
 
 def _post(
-    id: str, verb: str, body: RetryRequest | JobRescoreRequest | RenameRequest | None = None
+    id: str,
+    verb: str,
+    body: RetryRequest | JobRescoreRequest | RenameRequest | AnnotationRequest | None = None,
 ) -> Steps[BenchmarkJobView]:
     path = at(_PATH + "/{}/{}", id, verb)
     return (yield from fetch(Request("POST", path, json=body), BenchmarkJobView))

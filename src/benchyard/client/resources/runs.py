@@ -19,6 +19,7 @@ from benchyard.client.request_fields import (
 from benchyard.client.resources.devboxes import Devboxes
 from benchyard.client.resources.files import download
 from benchyard.client.resources.objects import Objects
+from benchyard.client.resources.work import WorkVerbs
 from benchyard.errors import Conflict
 from benchyard.models.base import RenameRequest
 from benchyard.models.model_access import RunGatewayView
@@ -40,7 +41,7 @@ _JSON_NAME = "trajectory.json"
 _NOT_SCORING: list[RunState] = [state for state in RunState if state is not RunState.SCORING]
 
 
-class ScenarioRuns(VerbGroup[S]):
+class ScenarioRuns(WorkVerbs[S]):
     """The scenario runs of a server."""
 
     @call

@@ -28,6 +28,9 @@ class ScenarioRun(NounObject[S]):
     cancel = bound(ScenarioRuns.cancel)
     open_gateway = bound(ScenarioRuns.open_gateway)
     upload_trace = bound(ScenarioRuns.upload_trace)
+    files = bound(ScenarioRuns.files)
+    diff = bound(ScenarioRuns.diff)
+    read_file = bound(ScenarioRuns.read_file)
 
     @call
     def await_env_ready(self, timeout: float | None = None) -> Steps[ScenarioRunView]:

@@ -48,6 +48,7 @@ _RARE_CALLS = {
     "watch": ("guest.open_watches", "add_watches"),
     "note": ("layers.changes", "note_tree"),
     "compare": ("layers.changes", "compare_tree"),
+    "examine": ("layers.work_changes", "examine_work"),
 }
 """Module and function of calls imported only by the child that needs them, to keep devboxes small."""
 

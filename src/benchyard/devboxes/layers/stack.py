@@ -85,6 +85,21 @@ class LayerStack:
             names_seen.update(dict.fromkeys(name for name, place in self._beside.items() if place))
         return [name for name in names_seen if self.look(name) is not None]
 
+    def listed(self) -> set[str]:
+        """Return the names that any layer has here, those of deleted entries included."""
+        names = {name for place in self._levels[-1] for name in os.listdir(place.fd)}
+        return names | self._beside.keys() if len(self._levels) == 1 else names
+
+    def touched(self, count: int) -> tuple[set[str], bool]:
+        """Return the names that the topmost layers have here, and whether these hide what lies below.
+
+        Names of deleted entries are among them.
+        """
+        topmost = {id(place) for place in self._places[:count]}
+        here = [place for place in self._levels[-1] if id(place) in topmost]
+        names = {name for place in here for name in os.listdir(place.fd)}
+        return names, any(is_opaque(place.fd) for place in here)
+
     def down(self, name: str) -> bool:
         """Enter a directory of this view; return False (and do not move) if there is none of that name."""
         layers: list[TreeCursor] = []

@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from benchyard.errors import DevboxError, ImageError
 
 _DONE = frozenset({"result"})
 _CAN_BE_REFUSED = ("unpack", "merge", "pack")
-_CAN_BE_STOPPED = ("unpack", "copy", "remove", "remove_slowly")
+_CAN_BE_STOPPED = ("unpack", "copy", "remove", "remove_slowly", "examine")
 
 
 class MappedTrees(Trees):
@@ -112,6 +112,10 @@ class MappedTrees(Trees):
         layers = [str(layer) for layer in below.layers]
         await self._call("compare", tree, manifest, (layers, below.host_dirs), str(report), aside, counted)
 
+    async def examine(self, final: Rootfs, start: Rootfs, wanted: Mapping[str, Any], report: Path) -> None:
+        stacks = [([str(layer) for layer in place.layers], place.host_dirs) for place in (final, start)]
+        await self._call("examine", *stacks, dict(wanted), str(report))
+
     async def sync(self, path: Path) -> None:
         await self._call("sync", str(path))
 
@@ -191,6 +195,9 @@ class RootTrees(LocalTrees):
         layers = ([str(layer) for layer in below.layers], below.host_dirs)
         apart = partial(self._apart.compare, noted, below, report, aside, counted)
         await self._walk(tree, compare_tree, apart, str(manifest), layers, str(report), aside, counted)
+
+    async def examine(self, final: Rootfs, start: Rootfs, wanted: Mapping[str, Any], report: Path) -> None:
+        await self._apart.examine(final, start, wanted, report)
 
     async def watch(self, root: int, watcher: int, sheet: int) -> None:
         """Add watches to the files that are listed in `sheet`."""

@@ -37,6 +37,7 @@ def is_planned(job: Job, trials: Sequence[Trial]) -> bool:
 def trial_at(job: Job, name: str, place: Place, retry: int, now_ms: int) -> Trial:
     """Return the trial of a place; the same arguments always make the same trial."""
     agent, scenario, attempt = place
+    config = job.spec.agent_configs[agent]
     return Trial(
         id=trial_id(job.id, place, retry),
         create_time_ms=now_ms,
@@ -45,6 +46,9 @@ def trial_at(job: Job, name: str, place: Place, retry: int, now_ms: int) -> Tria
         scenario=scenario,
         scenario_id=job.spec.scenario_ids[scenario],
         scenario_name=name,
+        agent_name=config.name,
+        agent_label=config.label,
+        benchmark_id=job.source.benchmark_id,
         attempt=attempt,
         retry=retry,
     )

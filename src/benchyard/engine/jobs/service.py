@@ -16,6 +16,7 @@ from benchyard.engine.clock import now_ms
 from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.devboxes.start_image import Prerequisites
 from benchyard.engine.ids import id_from_bytes
+from benchyard.engine.jobs.annotations import annotated
 from benchyard.engine.jobs.failures import TrialFailed
 from benchyard.engine.jobs.model_access import TrialModelAccess, budget_spent
 from benchyard.engine.jobs.plan import first_trials, is_planned, retry_of
@@ -51,6 +52,7 @@ from benchyard.models.jobs import (
     RetryRequest,
 )
 from benchyard.models.pages import Page, Query
+from benchyard.models.results.annotations import AnnotationRequest
 from benchyard.models.runs import BenchmarkRun
 from benchyard.models.scenarios import Scenario
 from benchyard.models.trials import Trial, TrialState
@@ -233,6 +235,13 @@ class Jobs:
         """Return a trial of any job by its id; raises NotFound."""
         return await self._job_store.trials.get(id)
 
+    async def trials_over_jobs(self, query: Query) -> Page[Trial]:
+        """Return a page of the trials of all jobs, newest first; raises UsageError for an invalid query."""
+        found = await self._job_store.facts.page(query)
+        trials = {each.id: each for each in await self._job_store.trials.all({"id": found.ids})}
+        items = [trials[id] for id in found.ids if id in trials]
+        return Page(items=items, has_more=found.has_more, total_count=found.total_count)
+
     async def page(self, id: str, query: Query) -> Page[Trial]:
         """Return a page of the trials of a job, newest first."""
         await self.records.get(id)
@@ -311,7 +320,7 @@ class Jobs:
 
     async def rename(self, id: str, name: str) -> Job:
         """Rename a job and its benchmark runs."""
-        job = await self._change(id, {"name": name})
+        job = await self._change(id, lambda _: {"name": name})
         for run_id, config in zip(job.benchmark_run_ids, job.spec.agent_configs, strict=True):
             change = partial(BenchmarkRun.model_copy, update={"name": _short_name(f"{name} {config.label}")})
             with contextlib.suppress(NotFound):
@@ -320,18 +329,24 @@ class Jobs:
 
     async def pin(self, id: str, *, pinned: bool) -> Job:
         """Keep a job's results regardless of their age, or no longer."""
-        return await self._change(id, {"is_pinned": pinned})
+        return await self._change(id, lambda _: {"is_pinned": pinned})
 
-    async def _change(self, id: str, changes: dict[str, object]) -> Job:
+    async def annotate(self, id: str, wanted: AnnotationRequest) -> Job:
+        """Change tags and note of a job; raises UsageError for too many tags."""
+        return await self._change(id, lambda job: annotated(job.tags, wanted), tagged=True)
+
+    async def _change(
+        self, id: str, changes: Callable[[Job], dict[str, object]], *, tagged: bool = False
+    ) -> Job:
         async with self._lock(id):
             active = self._scheduler.active(id)
             job = active.job if active else await self.records.get(id)
             if job.state is JobState.INITIALIZING:
                 raise StillWaiting(f"job {id} is being planned; try again when it is queued")
-            job = job.model_copy(update=changes)
+            job = job.model_copy(update=changes(job))
             if active:
                 active.job = job
-            return await self._job_store.job(job)
+            return await (self._job_store.tag_job if tagged else self._job_store.job)(job)
 
     async def follow(self, id: str, after: int) -> AsyncIterator[JobEvent]:
         """Yield the events of a job until it has ended."""

@@ -16,6 +16,8 @@ from benchyard.store.database import Store
 from benchyard.store.events import EventLog
 from benchyard.store.statements import StatementRows, apply_together
 from benchyard.store.tables import TABLES
+from benchyard.store.tags import tagging
+from benchyard.store.trial_facts import TrialFacts
 
 _MOST_AT_ONCE = 500
 _KEY = "jobs/ledger"
@@ -40,6 +42,7 @@ class JobStore:
     def __init__(self, store: Store, work: BackgroundTasks, ends: JobEnds | None = None) -> None:
         self.jobs: Collection[Job] = store.collection("benchmark_jobs", Job)
         self.trials: Collection[Trial] = store.collection("trials", Trial)
+        self.facts = TrialFacts(store)
         self._events = EventLog(store)
         self._store = store
         self._work = work
@@ -73,6 +76,13 @@ class JobStore:
         await self._write(job.id, [self.jobs.rows.putting(job), self._telling(job.id, [event])])
         return job
 
+    async def tag_job(self, job: Job) -> Job:
+        """Store a job as it is now, with its tags, by which lists find it."""
+        event = JobEvent(time_ms=now_ms(), type="job", state=job.state)
+        tags = tagging(job.id, job.id, job.tags)
+        await self._write(job.id, [self.jobs.rows.putting(job), tags, self._telling(job.id, [event])])
+        return job
+
     def job_soon(self, job: Job) -> None:
         """Store a job as it is now without waiting."""
         event = JobEvent(time_ms=now_ms(), type="job", state=job.state)
@@ -81,7 +91,8 @@ class JobStore:
     async def plan(self, job: Job, trials: Sequence[Trial]) -> None:
         """Store the missing trials of a job's plan, and the job."""
         for at in range(0, len(trials), _MOST_AT_ONCE):
-            await self._write(job.id, [self.trials.rows.adding(trials[at : at + _MOST_AT_ONCE])])
+            some = trials[at : at + _MOST_AT_ONCE]
+            await self._write(job.id, [self.trials.rows.adding(some), self.facts.adding(some)])
         await self.job(job)
 
     async def trial(self, trial: Trial, *others: Trial) -> Trial:
@@ -95,9 +106,9 @@ class JobStore:
 
     def _changes(self, trial: Trial, new: Sequence[Trial]) -> list[Change]:
         body = trial.model_dump_json()
-        changes: list[Change] = [self.trials.rows.putting(trial, body)]
+        changes: list[Change] = [self.trials.rows.putting(trial, body), self.facts.putting(trial)]
         if new:
-            changes.append(self.trials.rows.adding(new))
+            changes += [self.trials.rows.adding(new), self.facts.adding(new)]
         told = [_trial_event(body), *(_trial_event(each.model_dump_json()) for each in new)]
         return [*changes, self._events.adding(trial.job_id, told)]
 

@@ -299,6 +299,26 @@ class AnswerContract(DriverSuite):
         assert await yard.text(third, _WHOLE_LOOK) == _WHOLE_SEEN.strip()
 
     @contract(Capability.SNAPSHOTS, Capability.IMAGES)
+    async def test_the_work_is_told_from_its_start(self, yard: DriverFixture) -> None:
+        _below, stacks = await _worked_on(
+            yard,
+            "mkdir -p /task; cd /task; echo base > kept; echo base > gone; echo base > same",
+            "cd /task; echo work > kept; rm gone; touch same; echo > /etc/beside; umask 77; echo mine > new",
+        )
+        wanted = {"folders": ["/task"], "home": None, "paths": [], "all": False, "contents": True}
+        report = yard.folder / "report"
+        await yard.driver.trees.examine(*stacks, wanted, report)
+        facts, *lines = report.read_text().splitlines()
+        found = {path: change for path, change, *_ in map(json.loads, lines[:3])}
+        assert found == {"/task/gone": "deleted", "/task/kept": "modified", "/task/new": "added"}
+        assert lines[3:] == ["base", "base", "work", "mine"]
+        assert json.loads(facts)["beside"] >= 1
+        part = yard.folder / "part"
+        read = {"read": "/task/new", "side": "after", "offset": 1, "limit": 2}
+        await yard.driver.trees.examine(*stacks, read, part)
+        assert part.read_text().endswith("\nin")
+
+    @contract(Capability.SNAPSHOTS, Capability.IMAGES)
     async def test_an_answer_too_large_is_refused(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         await yard.text(devbox, "mkdir -p /task/sparse; truncate -s 2G /task/sparse/file")

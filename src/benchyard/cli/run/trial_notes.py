@@ -1,0 +1,79 @@
+"""`benchyard trial tag`, `note` and `label`: what people note about trials."""
+
+from collections.abc import Sequence
+
+import click
+
+from benchyard.cli.connection import connect
+from benchyard.cli.options import checked_input
+from benchyard.cli.render import output_option, show
+from benchyard.client.plain_text import clean
+from benchyard.errors import UsageError
+from benchyard.models.trials import TrialView
+
+
+@click.command()
+@click.argument("given", metavar="TRIAL")
+@click.argument("tags", metavar="TAG...", nargs=-1, required=True)
+@click.option("--remove", is_flag=True, help="Remove the tags instead.")
+@output_option
+def tag(given: str, tags: Sequence[str], remove: bool, output: str) -> None:
+    """Tag a trial, to find it again: `trial list --tag TAG` lists those of all jobs.
+
+    \b
+      benchyard trial tag trl_4kY... flaky to-discuss
+      benchyard trial tag trl_4kY... flaky --remove
+    """
+    with connect() as client, checked_input():
+        view = client.trials.annotate(
+            given, add_tags=() if remove else tags, remove_tags=tags if remove else ()
+        )
+    show(view, output, f"{view.id}  {' '.join(map(clean, view.tags)) or 'no tags'}")
+
+
+@click.command()
+@click.argument("given", metavar="TRIAL")
+@click.argument("text")
+@output_option
+def note(given: str, text: str, output: str) -> None:
+    """Write a note on a trial, in place of an earlier one; an empty TEXT removes it.
+
+    \b
+      benchyard trial note trl_4kY... "gave up after the first failing test"
+      benchyard trial note trl_4kY... ""
+    """
+    with connect() as client, checked_input():
+        view = client.trials.annotate(given, note=text)
+    show(view, output, f"{view.id}  {clean(view.note) if view.note else 'no note'}")
+
+
+@click.command()
+@click.argument("given", metavar="TRIAL")
+@click.argument("verdict", metavar="NAME=VALUE")
+@click.option("--comment", metavar="TEXT", help="Reason for it.")
+@output_option
+def label(given: str, verdict: str, comment: str | None, output: str) -> None:
+    """Give your verdict on a trial, under the name of your key: judges are checked against people's.
+
+    A second verdict of the same name replaces your first; `NAME=` takes it back.
+
+    \b
+      benchyard trial label trl_4kY... correct=yes
+      benchyard trial label trl_4kY... reward-hack=no --comment "wrote real code"
+      benchyard trial label trl_4kY... correct=
+    """
+    name, sign, value = verdict.partition("=")
+    if not sign:
+        raise UsageError(f"{verdict[:100]!r} is no verdict; write NAME=VALUE, such as correct=yes")
+    with connect() as client, checked_input():
+        view = client.trials.label(given, name, value or None, comment)
+    show(view, output, "\n".join([f"{view.id}  {len(view.labels)} labels", *label_lines(view)]))
+
+
+def label_lines(trial: TrialView) -> list[str]:
+    """Return the verdicts of people, a line each."""
+    return [
+        f"{each.name}={clean(each.value)} by {clean(each.key_name)}"
+        + (f": {clean(each.comment)}" if each.comment else "")
+        for each in trial.labels
+    ]

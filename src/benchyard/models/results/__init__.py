@@ -1,0 +1,1 @@
+"""Models of what is noted and read of results."""

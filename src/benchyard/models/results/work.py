@@ -1,0 +1,59 @@
+"""The work that a run left on its disk: what differs from the start, for the API."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from benchyard.models.base import Model
+
+WorkChange = Literal["added", "modified", "deleted"]
+WorkType = Literal["file", "folder", "link", "device", "other"]
+WorkScope = Literal["work", "all"]
+"""The work alone, or all of the disk: what is outside of the working directory, hidden, or git's own too."""
+WorkSide = Literal["before", "after"]
+
+
+class WorkFile(Model):
+    """A path of a run's disk that is not as it was at the start."""
+
+    path: str
+    """Absolute; bytes that are not UTF-8 are shown as `\\\\xff`."""
+    change: WorkChange
+    type: WorkType | None = None
+    """What it is now; None if it was deleted."""
+    type_before: WorkType | None = None
+    mode: int | None = None
+    """The permission bits."""
+    mode_before: int | None = None
+    size: int | None = None
+    size_before: int | None = None
+    is_work: bool
+    """False for what lies outside of the working directory, is hidden in the home, or is git's own."""
+
+
+class WorkFilesView(Model):
+    """A page of the paths that a run changed, by path; the cursor is the last path."""
+
+    files: list[WorkFile]
+    has_more: bool
+    total_count: int
+    """Paths of the chosen scope."""
+    beside_count: int
+    """Changed paths that are not the work, whether they are listed or not."""
+    start: Literal["run", "image"]
+    """What it is compared with: the disk when the work began, or the image that the devbox was made of.
+
+    The second also counts what was put in place before the work: files and launch commands.
+    """
+    truncated: str | None = None
+    """Reason why there may be more; None if this is all."""
+
+
+OPENED_KEY = "benchyard.opened"
+"""Key in the metadata of a devbox that was opened on what a trial, or else a run, left."""
+
+
+class OpenRequest(Model):
+    """The devbox to open on what a run left."""
+
+    name: str | None = Field(default=None, max_length=200)
