@@ -13,6 +13,7 @@ from tests.client.stub import Answer, devbox, stub
 
 NOUNS = [
     "agents",
+    "baselines",
     "benchmark_runs",
     "benchmarks",
     "blueprints",
@@ -34,6 +35,7 @@ NOUNS = [
     "trajectories",
     "trials",
     "tunnels",
+    "webhooks",
 ]
 
 
