@@ -22,7 +22,7 @@ OUTSIDE = ".outside"
 """Ending of the name of a second report, of what lies outside of the work."""
 MOST_MARKED = 200_000
 MOST_LISTED = 10_000
-MOST_OF_WORK = 2_000
+MOST_OF_WORK = 500
 """Most plain files and folders counted in new folders: the work, which scorers open anyway."""
 _MOST_MARK_BYTES = 64 * 1024 * 1024
 _MOST_LISTED_CHARACTERS = 4 * 1024 * 1024
