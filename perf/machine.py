@@ -3,11 +3,14 @@
 import contextlib
 import os
 from pathlib import Path
+from typing import Self
 
 from benchyard.devboxes.guest import processes
 from benchyard.devboxes.shared import cgroups
 
 MB = 1e6
+_ACCOUNTS = Path("/sys/fs/cgroup/cpuacct")
+_MEMBERS = "cgroup.procs"
 _GROUP_MEMORY = ("memory.current", "memory.usage_in_bytes")
 
 
@@ -95,6 +98,33 @@ def remembered_groups() -> int:
 def entries(folder: Path) -> int:
     """Files and folders below one."""
     return sum(len(folders) + len(files) for _place, folders, files in os.walk(folder))
+
+
+class Account:
+    """A control group that counts the processor time of what is started within it and below."""
+
+    def __init__(self, name: str) -> None:
+        self._folder = _ACCOUNTS / f"benchyard-perf-{os.getpid()}-{name}"
+
+    def __enter__(self) -> Self:
+        if _ACCOUNTS.is_dir():
+            self._folder.mkdir()
+            (self._folder / _MEMBERS).write_text(str(os.getpid()))
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._folder.is_dir():
+            (_ACCOUNTS / _MEMBERS).write_text(str(os.getpid()))
+
+    def milliseconds(self) -> float:
+        """Processor time so far, also of processes that have ended; 0 where the kernel does not count it."""
+        file = self._folder / "cpuacct.usage"
+        return int(file.read_text()) / 1e6 if file.exists() else 0.0
+
+    def close(self) -> None:
+        """Remove the group, whose processes have ended."""
+        with contextlib.suppress(OSError):
+            self._folder.rmdir()
 
 
 def _labelled(path: Path, label: str) -> int:

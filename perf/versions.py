@@ -4,11 +4,12 @@ Both servers are there at the same time and take turns, so that whatever else th
 """
 
 import contextlib
+import itertools
 import os
 import statistics
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,7 +17,7 @@ import httpx
 
 from benchyard.testing.server import RunningServer, ServerProcess
 from perf.api import Api
-from perf.measure import interleave
+from perf.machine import Account
 from perf.options import Options
 from perf.page import heading, table
 from perf.scoring import BODY
@@ -38,24 +39,37 @@ _LEFT = {
 """What an agent leaves in a job, and how it is made."""
 _MOST_LEFT = "100,000 files and 1 GB"
 _TARGETS = {"1,000 files and 10 MB": "at most 2x", _MOST_LEFT: "at most 5x"}
-_LARGE_EVERY = 5
+_LARGE_EVERY = 4
 """Of the rounds, those in which the largest is left too: it takes long to be written and to be removed."""
 _CALM_SECONDS = 300.0
 _AT_ONCE = 10
+_REST_SECONDS = 0.3
+"""Until what a job left behind has been removed, which is counted to its processor time."""
+_BLOCK = 20
+"""Commands of one version before the turn of the next."""
 _NOW = "now"
 _BEFORE = "before"
+_AGAIN = "before, once more"
+"""A second server of the version before: what it differs by from the first one is chance."""
 
 
 def measure(folder: Path, options: Options) -> list[str]:
     """Run trials and commands in turns by each version."""
+    contenders: dict[str, RunningServer] = {_NOW: RunningServer(folder / "now", ["--driver", "native"])}
+    if options.before:
+        contenders[_BEFORE] = _Other(folder / "before", Path(options.before))
+        contenders[_AGAIN] = _Other(folder / "again", Path(options.before))
+    accounts = {name: Account(server.data.name) for name, server in contenders.items()}
     with contextlib.ExitStack() as stack:
-        servers = {_NOW: stack.enter_context(RunningServer(folder / _NOW, ["--driver", "native"]))}
-        if options.before:
-            servers[_BEFORE] = stack.enter_context(_Other(folder / _BEFORE, Path(options.before)))
+        for name, server in contenders.items():
+            stack.callback(accounts[name].close)
+            with accounts[name]:
+                stack.enter_context(server)
         load = [os.getloadavg()[0]]
+        commands = _commands(contenders, accounts, options.rounds * 4)
+        servers = {name: server for name, server in contenders.items() if name != _AGAIN}
+        speeds = _speeds(servers, accounts, options.rounds, load)
         scored = _scored(servers, options.rounds, load)
-        speeds = _speeds(servers, max(2, options.rounds // 3), load)
-        commands = _commands(servers, options.rounds * 8)
         load.append(os.getloadavg()[0])
     notes = [f"{options.rounds} rounds, in turns; the load was {min(load):.1f} to {max(load):.1f} meanwhile."]
     if options.before:
@@ -100,6 +114,9 @@ def _scored(servers: dict[str, RunningServer], rounds: int, load: list[float]) -
             if left == _MOST_LEFT and number % _LARGE_EVERY:
                 continue
             for name, server in servers.items():
+                if left == _MOST_LEFT and name == _BEFORE and number:
+                    # Once is enough: it takes a hundred times as long.
+                    continue
                 milliseconds = _trial(server, scenarios[name][left])
                 if number or left == _MOST_LEFT:
                     # The first one makes what later ones share.
@@ -142,24 +159,40 @@ def _wait_for_removal(server: RunningServer) -> None:
         time.sleep(0.05)
 
 
-def _speeds(servers: dict[str, RunningServer], rounds: int, load: list[float]) -> dict[str, list[float]]:
-    """Trials per second of quickstart, the first round of each left out."""
+Figures = dict[str, list[float]]
+"""By version, one figure of each round."""
+
+
+def _speeds(
+    servers: dict[str, RunningServer], accounts: dict[str, Account], rounds: int, load: list[float]
+) -> tuple[Figures, Figures]:
+    """Trials per second of quickstart and processor milliseconds of each, the first round left out."""
     spec = {
         "type": "benchmark",
         "benchmark_id": "quickstart",
         "agent_configs": [{"name": "oracle"}],
         "orchestrator_config": {"n_concurrent_trials": _AT_ONCE, "n_attempts": 2},
     }
-    found: dict[str, list[float]] = {name: [] for name in servers}
+    speeds: Figures = {name: [] for name in servers}
+    spent: Figures = {name: [] for name in servers}
     for number in range(rounds + 1):
         load.append(os.getloadavg()[0])
-        for name, server in servers.items():
-            with _client(server) as client:
-                begin = time.perf_counter()
+        for name in _in_turn([*servers], number):
+            with _client(servers[name]) as client:
+                earlier, begin = accounts[name].milliseconds(), time.perf_counter()
                 count = len(_job(client, spec))
+                seconds = time.perf_counter() - begin
+            time.sleep(_REST_SECONDS)
             if number:
-                found[name].append(count / (time.perf_counter() - begin))
-    return found
+                speeds[name].append(count / seconds)
+                spent[name].append((accounts[name].milliseconds() - earlier) / count)
+    return speeds, spent
+
+
+def _in_turn(names: list[str], number: int) -> list[str]:
+    """Return the names in another order each time, so that none always follows the same one."""
+    orders = list(itertools.permutations(names))
+    return list(orders[number % len(orders)])
 
 
 def _job(client: httpx.Client, spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -176,16 +209,31 @@ def _job(client: httpx.Client, spec: dict[str, Any]) -> list[dict[str, Any]]:
     return trials
 
 
-def _commands(servers: dict[str, RunningServer], rounds: int) -> dict[str, float]:
-    """Milliseconds of a command in a running devbox (p50)."""
+def _commands(
+    servers: dict[str, RunningServer], accounts: dict[str, Account], rounds: int
+) -> tuple[Figures, Figures]:
+    """Milliseconds of a command in a running devbox, and processor milliseconds; each is that of a block."""
     apis = {name: Api(server) for name, server in servers.items()}
+    taken: Figures = {name: [] for name in servers}
+    spent: Figures = {name: [] for name in servers}
     for api in apis.values():
         api.keep_one()
-    figures = interleave({name: api.command for name, api in apis.items()}, rounds, warm_up=40)
+        for _ in range(2 * _BLOCK):
+            api.command()
+    for number in range(rounds):
+        for name in _in_turn([*servers], number):
+            earlier = accounts[name].milliseconds()
+            taken[name].append(statistics.median(_timed(apis[name].command) for _ in range(_BLOCK)))
+            spent[name].append((accounts[name].milliseconds() - earlier) / _BLOCK)
     for api in apis.values():
         api.end_kept()
-        api.close()
-    return {name: figure.p50 for name, figure in figures.items()}
+    return taken, spent
+
+
+def _timed(act: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    act()
+    return (time.perf_counter() - begin) * 1000
 
 
 @contextlib.contextmanager
@@ -212,18 +260,29 @@ def _left_report(scored: Scored) -> list[str]:
     ]
 
 
-def _speed_report(speeds: dict[str, list[float]], commands: dict[str, float]) -> list[str]:
-    middles = {name: statistics.median(found) for name, found in speeds.items()}
+def _speed_report(trials: tuple[Figures, Figures], commands: tuple[Figures, Figures]) -> list[str]:
+    """A table of what was measured in turns; a ratio is the median of those of neighbouring turns."""
     rows = [
-        ("quickstart, trials per second", *(f"{each:.2f}" for each in middles.values())),
-        ("a command in a running devbox, p50 ms", *(f"{each:.2f}" for each in commands.values())),
+        ("quickstart, trials per second", trials[0], "at least 1.3x"),
+        ("... processor time of each, ms", trials[1], ""),
+        ("a command in a running devbox, ms", commands[0], "at most 1.05x"),
+        ("... its processor time, ms", commands[1], ""),
     ]
-    heads: tuple[str, ...] = ("", *speeds)
-    if _BEFORE in speeds:
-        # Each job beside the one that ran next to it: the load of a minute is in both.
-        pairs = [now / old for now, old in zip(speeds[_NOW], speeds[_BEFORE], strict=True)]
-        ratios = [f"{statistics.median(pairs):.2f}x", f"{commands[_NOW] / commands[_BEFORE]:.2f}x"]
-        targets = ["at least 1.3x", "at most 1.05x"]
-        rows = [(*row, ratio, aim) for row, ratio, aim in zip(rows, ratios, targets, strict=True)]
-        heads = (*heads, "now to before", "target")
-    return [f"### Trials and commands, {_AT_ONCE} trials at once", *table(heads, rows)]
+    names = [*commands[0]]
+    heads = [*names, *(f"{name}, to before" for name in names if _BEFORE in names and name != _BEFORE)]
+    lines = []
+    for label, figures, aim in rows:
+        cells = [f"{statistics.median(figures[name]):.2f}" if name in figures else "" for name in names]
+        cells += [_ratio(figures, name) for name in names if _BEFORE in names and name != _BEFORE]
+        lines.append((label, *cells, aim))
+    return [
+        f"### Trials, {_AT_ONCE} at once, and commands",
+        *table(("", *heads, "target, now to before"), lines),
+    ]
+
+
+def _ratio(figures: Figures, name: str) -> str:
+    if name not in figures or not all(figures[_BEFORE]):
+        return ""
+    pairs = [one / other for one, other in zip(figures[name], figures[_BEFORE], strict=True)]
+    return f"{statistics.median(pairs):.2f}x"

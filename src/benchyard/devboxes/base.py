@@ -473,7 +473,8 @@ class Trees(ABC):
     ) -> None:
         """Write the differences of a tree from its manifest, both in `noted`, to a new `report`, as JSON.
 
-        `below` are the layers under it; content of the folders `aside` does not count.
+        `below` are the layers under it; content of the folders `aside` does not count. If not all differences
+        can be listed, a second report has those outside of the folders that are `counted`.
         """
 
     @abstractmethod

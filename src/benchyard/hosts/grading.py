@@ -23,6 +23,7 @@ from benchyard.devboxes.base import (
     Trees,
 )
 from benchyard.devboxes.layers import report_lines
+from benchyard.devboxes.layers.changes import OUTSIDE
 from benchyard.errors import (
     Conflict,
     DevboxError,
@@ -155,6 +156,8 @@ class DiskChanges:
     """Some changes are not listed."""
     exact: bool
     """False if there was too much to note: entries that were not noted are judged by their time alone."""
+    outside: "DiskChanges | None" = None
+    """The changes without those in folders that were only counted, if all together are truncated."""
 
 
 async def mark_disk(devbox: HostDevbox, trees: Trees, name: str = _MARK) -> bool:
@@ -213,19 +216,25 @@ async def _compare(
 ) -> DiskChanges:
     changes, below = disk
     report = devbox.spec.folder / f"{_MARK}.{secrets.token_hex(8)}"
+    outside = report.with_name(f"{report.name}{OUTSIDE}")
     try:
         noted = (changes, mark)
         await trees.compare(noted, below, report, tuple(aside), tuple(counted))
-        return await asyncio.to_thread(_read_changes, report)
+        return await asyncio.to_thread(_read_changes, report, outside)
     finally:
         report.unlink(missing_ok=True)
+        outside.unlink(missing_ok=True)
 
 
-def _read_changes(report: Path) -> DiskChanges:
+def _read_changes(report: Path, outside: Path | None = None) -> DiskChanges:
     with report.open() as lines:
         found, changes = report_lines.read(lines)
     return DiskChanges(
-        tuple(DiskChange(*each) for each in changes), found["total"], found["truncated"], found["exact"]
+        tuple(DiskChange(*each) for each in changes),
+        found["total"],
+        found["truncated"],
+        found["exact"],
+        _read_changes(outside) if outside and outside.exists() else None,
     )
 
 
@@ -360,7 +369,7 @@ class DevboxGrading:
         """Return the differences since the mark on a disk taken by `take`, but for the folders `aside`.
 
         If there are more differences than can be listed, those in new folders of the `counted` ones are only
-        counted.
+        counted, and those outside of all `counted` folders are told apart.
         """
         async with self._lock(devbox_id):
             devbox = self._devbox(devbox_id)

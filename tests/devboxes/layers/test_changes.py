@@ -88,10 +88,13 @@ def test_a_flood_in_the_work_hides_neither_links_nor_programs_in_it(
     monkeypatch.setattr(changes, "MOST_OF_WORK", 5)
 
     def listed() -> tuple[list[str], int, bool]:
-        report = tmp_path / "report"
+        report, outside = tmp_path / "report", tmp_path / "report.outside"
         report.unlink(missing_ok=True)
+        outside.unlink(missing_ok=True)
         changes.compare_tree(str(tree), str(tmp_path / "mark"), ([], []), str(report), [], ["/home/user"])
         found = json.loads(report.read_text())
+        told = json.loads(outside.read_text())
+        assert ([each[0] for each in told["changes"]], told["total"]) == (["/home"], 1)
         return [each[0] for each in found["changes"]], found["total"], found["truncated"]
 
     inside = [f"/home/user/many/{name}" for name in ("00", "01", "02", "03", "as-root", "way-out")]

@@ -20,9 +20,11 @@ from benchyard.devboxes.layers.trees import TreeCursor, create_file, is_opaque, 
 
 CHANGES = "changes"
 """Key of the list in a report."""
+OUTSIDE = ".outside"
+"""Ending of the name of a second report, of what lies outside of the work."""
 MOST_MARKED = 200_000
 MOST_LISTED = 10_000
-MOST_OF_WORK = 2_000
+MOST_OF_WORK = 500
 """Most plain files and folders counted in new folders: the work, which scorers open anyway."""
 _MOST_MARK_BYTES = 64 * 1024 * 1024
 _MOST_LISTED_CHARACTERS = 4 * 1024 * 1024
@@ -150,8 +152,24 @@ def compare_tree(
 
     `below` are the layers under the tree and the top-level directories of this machine under those; content
     of the folders `aside` is neither listed nor counted. In new folders of those that are `counted`, fewer
-    plain files are listed, and if there are many, not every file is looked at; the total is reported.
+    plain files are listed, and if there are many, not every file is looked at; the total is reported. If not
+    all can be listed, a file named `report` and `OUTSIDE` gets the differences without the `counted` folders.
     """
+    found = [_compared(path, manifest, below, aside, counted)]
+    if counted and found[0].is_truncated:
+        found.append(_compared(path, manifest, below, [*aside, *counted], ()))
+    for comparison, ending in zip(found, ("", OUTSIDE), strict=False):
+        with os.fdopen(create_file(f"{report}{ending}", None), "w") as file:
+            report_lines.write(file, comparison.facts(), CHANGES, comparison.changes())
+
+
+def _compared(
+    path: str,
+    manifest: str,
+    below: tuple[Sequence[str], Sequence[str]],
+    aside: Sequence[str],
+    counted: Sequence[str],
+) -> "_Comparison":
     layers, beside = below
     with TreeCursor(path) as place, LayerStack(*below) as stack, ExitStack() as later:
 
@@ -162,8 +180,7 @@ def compare_tree(
         walk_tree(comparison.visit, comparison.enter, comparison.leave)
         comparison.add_vanished()
         comparison.add_stirred()
-    with os.fdopen(create_file(report, None), "w") as file:
-        report_lines.write(file, comparison.facts(), CHANGES, comparison.changes())
+    return comparison
 
 
 class _Comparison:
@@ -193,14 +210,14 @@ class _Comparison:
         self._characters = self._total = self._count = 0
         self._looked = self._of_work = 0
         """Entries of counted new folders that were looked at, and plain ones that were listed."""
-        self._truncated = False
+        self.is_truncated = False
         self._stirred: dict[str, tuple[int, os.stat_result]] = {}
         """Folders of a system that nothing explains so far: something was there for a while, and went."""
 
     def visit(self) -> list[str]:
         prefix = _prefix(self._place)
         if len(prefix) > _MOST_PATH:
-            self._truncated = True
+            self.is_truncated = True
             return []
         if self._is_new() and prefix.startswith(self._counted):
             return self._visit_counted(prefix)
@@ -251,7 +268,7 @@ class _Comparison:
             if self._count < MOST_LISTED and self._look_at_new(prefix, each.name):
                 unseen -= 1
         self._total += unseen
-        self._truncated = self._truncated or unseen > 0
+        self.is_truncated = self.is_truncated or unseen > 0
         return directories
 
     def _look_at_new(self, prefix: str, name: str) -> bool:
@@ -261,12 +278,16 @@ class _Comparison:
         status = status_of(name, self._place.fd)
         if status is None:
             return True
-        mode = status.st_mode
-        if weight(prefix + name, "added", _type(mode), stat.S_IMODE(mode)) >= PLAIN:
+        path, mode = prefix + name, status.st_mode
+        if weight(path, "added", _type(mode), stat.S_IMODE(mode)) >= PLAIN:
             if self._of_work >= MOST_OF_WORK:
                 return False
             self._of_work += 1
-        self._judge(prefix + name, None, _entry(name, self._place.fd, status), status)
+        # Nothing was here before, and nothing of this name lies below.
+        if is_whiteout(status):
+            self._add(path, "deleted", 0, None)
+        else:
+            self._add(path, "added", mode, status)
         return True
 
     def _forget_below(self, folder: str) -> None:
@@ -398,7 +419,7 @@ class _Comparison:
         self._count += 1
         self._characters += len(shown)
         while self._count > MOST_LISTED or self._characters > _MOST_LISTED_CHARACTERS:
-            self._truncated = True
+            self.is_truncated = True
             left_out = next(each for each in reversed(self._listed) if each).pop()
             self._count -= 1
             self._characters -= len(left_out[0])
@@ -409,7 +430,7 @@ class _Comparison:
 
     def facts(self) -> dict[str, Any]:
         """Return the other content of the report."""
-        return {"total": self._total, "truncated": self._truncated, "exact": self._whole}
+        return {"total": self._total, "truncated": self.is_truncated, "exact": self._whole}
 
 
 def _kind(before: MarkedEntry | None, now: MarkedEntry, lower: os.stat_result | None) -> str | None:

@@ -261,7 +261,7 @@ class Scoring:
                 images = error
             # The final state does not depend on the scorers.
             if case.kept is None:
-                results, final = await asyncio.gather(self._in_rooms(context, images), self.finals.keep(case))
+                results, final = await asyncio.gather(self._in_rooms(context, images), self._keep(context))
             else:
                 results, final = await self._in_rooms(context, images), FinalStateFate(case.kept)
             try:
@@ -282,6 +282,12 @@ class Scoring:
             if not is_cut and case.kept is None:
                 key = f"frozen/{case.image_id}"
                 self._tools.work.start(key, partial(self.forget, case.image_id), finish=True)
+
+    async def _keep(self, context: RoomContext) -> FinalStateFate:
+        """Keep the final state, once the disk has been examined: scorers wait for that, but not for this."""
+        with contextlib.suppress(BenchyardError, OSError):
+            await context.findings.looked()
+        return await self.finals.keep(context.case)
 
     async def _in_rooms(self, context: RoomContext, images: RoomImages | ScorerFailed) -> list[ScorerResult]:
         """Return the results of all scorers, each in a fresh devbox of its own."""

@@ -216,8 +216,7 @@ class TamperFindings:
         rooms = tools.host.rooms
         try:
             self.changes = await rooms.taken(devbox_id, image_id, counted=self.work.aside)
-            if self.changes.truncated:
-                self.outside = await rooms.taken(devbox_id, image_id, aside=self.work.aside)
+            self.outside = self.changes.outside
         except Conflict as error:
             self.why_unknown.append(f"what was changed is not known: {error.message}")
 
