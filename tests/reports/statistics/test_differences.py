@@ -7,9 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from benchyard.reports.statistics.differences import (
+    DifferenceParts,
     Flips,
     Stratum,
+    chi_squared_test,
+    difference_parts,
     e_value,
+    exact_odds_ratio,
     exact_test,
     fisher_exact,
     flips,
@@ -17,6 +21,7 @@ from benchyard.reports.statistics.differences import (
     paired_difference,
     permutation_test,
 )
+from benchyard.reports.statistics.means import standard_error
 
 RABBITS = [
     Stratum(0, 6, 0, 5),
@@ -139,3 +144,57 @@ def test_the_odds_ratio_is_that_of_r() -> None:
     swapped = [Stratum(each.passed_b, each.attempts_b, each.passed_a, each.attempts_a) for each in RABBITS]
     assert odds_ratio(swapped) == pytest.approx(7.0)
     assert odds_ratio([TIED]) is None
+
+
+def test_chi_squared_is_that_of_r() -> None:
+    value, p = chi_squared_test([LOST] * 86 + [WON] * 150 + [TIED] * 10, corrected=False)
+    assert (value, p) == pytest.approx((17.355932, 3.099293e-05), rel=1e-6)
+    assert chi_squared_test(ADMISSIONS)[0] == pytest.approx(1.4269462, abs=1e-7)
+    assert chi_squared_test([TIED]) == (0.0, 1.0)
+
+
+def test_the_exact_odds_ratio_is_that_of_r() -> None:
+    # R gives the odds of the first agent, and stops its search at a relative error of about 1e-5.
+    assert 1 / (exact_odds_ratio(RABBITS) or 0) == pytest.approx(10.36102408, rel=1e-5)
+    assert exact_odds_ratio([WON, WON]) is None
+    assert exact_odds_ratio([]) is None
+
+
+def test_the_error_of_a_difference_is_the_published_one_of_swe_bench() -> None:
+    # rag_claude2 against rag_gpt35: 22 of 500 differ, 20 more are won than lost; with the sum over n.
+    differences = [1.0] * 21 + [-1.0] + [0.0] * 478
+    assert standard_error(differences) * (499 / 500) ** 0.5 == pytest.approx(0.00920869154657707, rel=1e-12)
+
+
+def test_the_parts_of_a_difference_add_up_to_the_published_error() -> None:
+    # r1-distill-llama-70b against 8b at the 30 problems of AIME 2024, from errors of prediction and of data.
+    parts = DifferenceParts(data=0.03092728899**2 * 30, prediction=0.07820209046**2 * 30)
+    assert parts.error(30) == pytest.approx(0.08409556562, abs=1e-10)
+    assert parts.error(30, attempts=1e12) == pytest.approx(0.03092728899, abs=1e-9)
+
+
+def test_the_parts_of_a_difference_are_those_of_the_population() -> None:
+    chance = random.Random(8)
+    shares = [(chance.uniform(0.2, 0.6), chance.choice([0.0, 0.3])) for _ in range(6000)]
+    pairs = [
+        ([float(chance.random() < p) for _ in range(3)], [float(chance.random() < p + d) for _ in range(5)])
+        for p, d in shares
+    ]
+    parts = difference_parts(pairs)
+    assert parts is not None
+    assert parts.data == pytest.approx(0.15**2, abs=0.01)
+    expected = sum(p * (1 - p) + (p + d) * (1 - p - d) for p, d in shares) / len(shares)
+    assert parts.prediction == pytest.approx(expected, abs=0.01)
+    assert difference_parts([([1.0], [0.0])] * 3) is None
+
+
+def test_parts_of_equal_attempts_are_the_whole_variance() -> None:
+    pairs = [([1.0, 0.0], [1.0, 1.0]), ([0.0, 0.0], [1.0, 0.0]), ([1.0, 1.0], [0.0, 1.0])]
+    parts = difference_parts(pairs)
+    assert parts is not None
+    # By single attempts: v(A) + v(B) - 2 cov of the means.
+    means = [(sum(a) / 2, sum(b) / 2) for a, b in pairs]
+    share_a, share_b = sum(a for a, _ in means) / 3, sum(b for _, b in means) / 3
+    covariance = sum((a - share_a) * (b - share_b) for a, b in means) / 3
+    whole = share_a * (1 - share_a) + share_b * (1 - share_b) - 2 * covariance
+    assert parts.data + parts.prediction == pytest.approx(whole)

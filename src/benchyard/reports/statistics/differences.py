@@ -2,11 +2,12 @@
 
 import math
 import random
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from benchyard.reports.statistics.distributions import student_tail
+from benchyard.reports.statistics.distributions import normal_tail, student_tail
 from benchyard.reports.statistics.means import LEVEL, standard_error, t_interval
 
 PERMUTATIONS = 10_000
@@ -44,18 +45,32 @@ def exact_test(strata: Iterable[Stratum]) -> ExactTest:
     With one attempt each it is McNemar's exact test. The distribution of the passes of the first agent, given
     all passes at each scenario, is a sum of independent hypergeometric ones.
     """
-    shift, chances, observed = 0, [1.0], 0
-    for each in strata:
-        low, weights = _hypergeometric(each)
-        observed += each.passed_a
-        shift += low
-        if len(weights) > 1:
-            chances = _convolve(chances, weights)
-    seen = chances[observed - shift]
+    low, observed, chances = _passes(strata)
+    seen = chances[observed - low]
     limit = seen * (1 + _TOLERANCE)
     p = math.fsum(chance for chance in chances if chance <= limit)
     same = math.fsum(chance for chance in chances if abs(chance - seen) <= seen * _TOLERANCE)
     return ExactTest(min(1.0, p), min(1.0, p - same / 2))
+
+
+def _passes(strata: Iterable[Stratum]) -> tuple[int, int, list[float]]:
+    """Return the fewest passes of the first agent, those seen, and the chances of the fewest and of more."""
+    low = observed = 0
+    alike: Counter[tuple[float, ...]] = Counter()
+    for stratum, count in Counter(strata).items():
+        least, weights = _hypergeometric(stratum)
+        low += least * count
+        observed += stratum.passed_a * count
+        alike[tuple(weights)] += count
+    chances = [1.0]
+    for found, count in sorted(alike.items()):
+        if found == (0.5, 0.5):
+            # Single attempts that differ: half of the scenarios of most jobs, and a binomial distribution.
+            chances = _convolve(chances, [math.comb(count, index) / 2**count for index in range(count + 1)])
+        elif len(found) > 1:
+            for _ in range(count):
+                chances = _convolve(chances, found)
+    return low, observed, chances
 
 
 def _hypergeometric(stratum: Stratum) -> tuple[int, list[float]]:
@@ -70,7 +85,9 @@ def _hypergeometric(stratum: Stratum) -> tuple[int, list[float]]:
     return low, [way / total for way in ways]
 
 
-def _convolve(chances: list[float], weights: list[float]) -> list[float]:
+def _convolve(chances: Sequence[float], weights: Sequence[float]) -> list[float]:
+    if len(chances) < len(weights):
+        chances, weights = weights, chances
     sums = [0.0] * (len(chances) + len(weights) - 1)
     for index, chance in enumerate(chances):
         if chance:
@@ -195,6 +212,25 @@ def e_value(won: int, lost: int) -> float:
     return math.exp(min(log_value, _MOST_LOG))
 
 
+def chi_squared_test(strata: Iterable[Stratum], *, corrected: bool = True) -> tuple[float, float]:
+    """Return chi squared of the Cochran-Mantel-Haenszel test, and its p-value: the exact test of large jobs.
+
+    Corrected for continuity, as R does unless asked otherwise. With one attempt each it is McNemar's.
+    """
+    surplus = variance = 0.0
+    for each in strata:
+        total = each.attempts_a + each.attempts_b
+        passed = each.passed_a + each.passed_b
+        surplus += each.passed_a - each.attempts_a * passed / total
+        if total > 1:
+            pairs = each.attempts_a * each.attempts_b * passed * (total - passed)
+            variance += pairs / (total**2 * (total - 1))
+    if not variance:
+        return 0.0, 1.0
+    value = max(0.0, abs(surplus) - (0.5 if corrected else 0.0)) ** 2 / variance
+    return value, normal_tail(math.sqrt(value))
+
+
 def fisher_exact(passed_a: int, attempts_a: int, passed_b: int, attempts_b: int) -> float:
     """Return the p-value of Fisher's exact test of two shares that are not paired."""
     return exact_test([Stratum(passed_a, attempts_a, passed_b, attempts_b)]).p
@@ -208,3 +244,65 @@ def odds_ratio(strata: Sequence[Stratum]) -> float | None:
         above += each.passed_b * (each.attempts_a - each.passed_a) / total
         below += each.passed_a * (each.attempts_b - each.passed_b) / total
     return above / below if below else None
+
+
+def exact_odds_ratio(strata: Iterable[Stratum]) -> float | None:
+    """Return the odds ratio of the second agent to the first under which the result is the most likely.
+
+    It is the one that belongs to the exact test. None where it would be 0 or without bounds.
+    """
+    low, observed, chances = _passes(strata)
+    seen = observed - low
+    if not 0 < seen < len(chances) - 1:
+        return None
+    logs = [math.log(chance) if chance else -math.inf for chance in chances]
+
+    def expected(log_ratio: float) -> float:
+        tilted = [value + index * log_ratio for index, value in enumerate(logs)]
+        most = max(tilted)
+        weights = [math.exp(value - most) for value in tilted]
+        return sum(index * weight for index, weight in enumerate(weights)) / sum(weights)
+
+    below, above = -50.0, 50.0
+    for _ in range(100):
+        middle = (below + above) / 2
+        if expected(middle) < seen:
+            below = middle
+        else:
+            above = middle
+    return math.exp(-(below + above) / 2)
+
+
+@dataclass(frozen=True)
+class DifferenceParts:
+    """The variance of a difference of single attempts at one scenario, by where it comes from."""
+
+    data: float
+    """The difference is not the same at each scenario: more scenarios make it count less."""
+    prediction: float
+    """Agents do not always do the same: more attempts make it count less."""
+
+    def error(self, scenarios: int, attempts: float = 1) -> float:
+        """Return the standard error of the mean difference."""
+        return math.sqrt(max(0.0, self.data + self.prediction / attempts) / scenarios)
+
+
+def difference_parts(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> DifferenceParts | None:
+    """Return the parts of the variance of a difference, from both agents' scores at each scenario.
+
+    See Wang, 2025. None unless both have at least two attempts at each of at least two scenarios. The part
+    of the data is unbiased, and may be negative.
+    """
+    if len(pairs) < 2 or any(min(len(a), len(b)) < 2 for a, b in pairs):
+        return None
+    differences = [fmean(b) - fmean(a) for a, b in pairs]
+    mean = fmean(differences)
+    between = fmean((each - mean) ** 2 for each in differences)
+    prediction = bias = 0.0
+    for side in zip(*pairs, strict=True):
+        for scores in side:
+            own = fmean(scores)
+            spread = fmean((score - own) ** 2 for score in scores)
+            prediction += spread * len(scores) / (len(scores) - 1)
+            bias += spread / (len(scores) - 1)
+    return DifferenceParts(between - bias / len(pairs), prediction / len(pairs))

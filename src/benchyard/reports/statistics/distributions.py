@@ -15,6 +15,11 @@ def normal_quantile(share: float) -> float:
     return _NORMAL.inv_cdf(share)
 
 
+def normal_share(deviations: float) -> float:
+    """Return the share of the normal distribution below so many standard deviations."""
+    return math.erfc(-deviations / math.sqrt(2)) / 2
+
+
 def normal_tail(deviations: float) -> float:
     """Return the share of the normal distribution beyond so many standard deviations, on both sides."""
     return math.erfc(abs(deviations) / math.sqrt(2))
