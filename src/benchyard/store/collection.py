@@ -1,6 +1,7 @@
 """Records of one table: insert, look up, change, list; cached in memory where they change often."""
 
 import asyncio
+import json
 import logging
 import os
 from collections import OrderedDict
@@ -27,11 +28,19 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from benchyard.errors import Conflict, NotFound, Unreadable, UsageError
+from benchyard.errors import Conflict, NotFound, StoreError, Unreadable, UsageError
 from benchyard.models.base import Record
 from benchyard.models.pages import MAX_LIMIT, Page, Query, Where
 from benchyard.store.connections import until_ended
-from benchyard.store.json_columns import body_field, metadata_items, metadata_value
+from benchyard.store.json_columns import (
+    BodyPath,
+    body_field,
+    body_rows,
+    metadata_items,
+    metadata_value,
+    parsed_body,
+    rows_of,
+)
 from benchyard.store.statements import Statement, StatementRows
 from benchyard.store.tables import ONE
 
@@ -39,6 +48,9 @@ T = TypeVar("T", bound=Record)
 
 MOST_NAME_BYTES = 2600
 _ROWS_AT_ONCE = 1000
+_SCATTERED = 2**32
+_SCATTER = 2654435761
+"""Factor that spreads following numbers evenly, whatever part of them is taken."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,11 @@ def check_text(text: str) -> str:
     if "\0" in text:
         raise UsageError("a NUL character cannot be part of a name, an id or a filter")
     return text
+
+
+def _append(descriptor: int, line: str) -> None:
+    with open(os.dup(descriptor), "ab") as file:  # noqa: PTH123  (a descriptor)
+        file.write(line.encode(errors="replace") + b"\n")
 
 
 R = TypeVar("R")
@@ -241,6 +258,35 @@ class Collection(Generic[T]):
                 file.writelines(row.body.encode() + b"\n" for row in rows)
 
         await self._database.read(work)
+
+    async def write_rows(
+        self, where: Where, paths: Sequence[BodyPath], descriptor: int, share: float = 1.0
+    ) -> None:
+        """Append some values of every matching record to a file, as one line: a JSON array of arrays.
+
+        The database itself makes it, in a fraction of the time that reading the records takes. A record whose
+        body is no JSON is left out. Of a share below 1, records are chosen as if by chance, always the same.
+        """
+        chosen = self._conditions(where)
+        if share < 1.0:
+            chosen.append(self._table.c.seq * _SCATTER % _SCATTERED < int(share * _SCATTERED))
+        wanted = select(parsed_body(self._table.c.body).label("body")).where(*chosen)
+        parsed = wanted.cte("parsed").prefix_with("MATERIALIZED", dialect="postgresql")
+        query = select(body_rows(parsed.c.body, paths))
+        bodies = select(self._table.c.body).where(*chosen)
+
+        def work(connection: Connection) -> None:
+            _append(descriptor, connection.execute(query).scalar_one())
+
+        def slowly(connection: Connection) -> None:
+            rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(bodies).scalars()
+            _append(descriptor, json.dumps(list(rows_of(rows, paths))))
+
+        try:
+            await self._database.read(work)
+        except (StoreError, UsageError):
+            # A broken body fails the whole statement, and must not hide all the others.
+            await self._database.read(slowly)
 
     async def containing(self, text: str, limit: int | None = None) -> list[T]:
         """Return every record with a text, such as an id, anywhere in its body, newest first."""

@@ -1,11 +1,98 @@
 """Access to records' JSON bodies in SQL, for both kinds of database."""
 
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, String, TableValuedAlias, literal
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
+
+
+BodyPath = tuple[str | int, ...]
+"""Keys of a value inside bodies, from the outermost inwards: of letters and underscores, or indexes of lists."""
+
+
+class _ParsedBody(FunctionElement[str]):
+    """A body, parsed where the database would otherwise parse it again for every value."""
+
+    name = "parsed_body"
+    type = String()
+    inherit_cache = True
+
+
+class _BodyRows(FunctionElement[str]):
+    """Some values of each body, as the text of a JSON array of arrays."""
+
+    name = "body_rows"
+    type = String()
+    inherit_cache = False
+
+    def __init__(self, body: ColumnElement[str], paths: Sequence[BodyPath]) -> None:
+        self.paths = paths
+        super().__init__(body)
+
+
+def parsed_body(body: ColumnElement[str]) -> ColumnElement[str]:
+    """Return a body in the form that `body_rows` takes."""
+    return _ParsedBody(body)
+
+
+def body_rows(body: ColumnElement[str], paths: Sequence[BodyPath]) -> ColumnElement[str]:
+    """Return the values at at least two paths of all parsed bodies, as the text of a JSON array of arrays.
+
+    A value that a body does not have is null.
+    """
+    return _BodyRows(body, paths)
+
+
+def rows_of(bodies: Iterable[str], paths: Sequence[BodyPath]) -> Iterator[list[Any]]:
+    """Yield the values of each body that is JSON: what `body_rows` does, but slower."""
+    for body in bodies:
+        try:
+            record = json.loads(body)
+        except ValueError:
+            continue
+        yield [_value(record, path) for path in paths]
+
+
+def _value(record: Any, path: BodyPath) -> Any:
+    for key in path:
+        if isinstance(key, int):
+            record = record[key] if isinstance(record, list) and key < len(record) else None
+        else:
+            record = record.get(key) if isinstance(record, dict) else None
+    return record
+
+
+@compiles(_ParsedBody, "sqlite")
+def _parsed_body_sqlite(element: _ParsedBody, compiler: SQLCompiler, **options: Any) -> str:
+    return compiler.process(next(iter(element.clauses)), **options)
+
+
+@compiles(_ParsedBody, "postgresql")
+def _parsed_body_postgres(element: _ParsedBody, compiler: SQLCompiler, **options: Any) -> str:
+    return f"CAST({_as_json(compiler.process(next(iter(element.clauses)), **options))} AS jsonb)"
+
+
+@compiles(_BodyRows, "sqlite")
+def _body_rows_sqlite(element: _BodyRows, compiler: SQLCompiler, **options: Any) -> str:
+    (body,) = (compiler.process(clause, **options) for clause in element.clauses)
+    paths = ", ".join(f"'${''.join(map(_step_sqlite, path))}'" for path in element.paths)
+    # One call for all paths takes half of the time of a call for each.
+    return f"json_group_array(json_extract({body}, {paths}))"
+
+
+def _step_sqlite(key: str | int) -> str:
+    return f"[{key}]" if isinstance(key, int) else f".{key}"
+
+
+@compiles(_BodyRows, "postgresql")
+def _body_rows_postgres(element: _BodyRows, compiler: SQLCompiler, **options: Any) -> str:
+    (body,) = (compiler.process(clause, **options) for clause in element.clauses)
+    values = ", ".join(f"{body} #> '{{{','.join(map(str, path))}}}'" for path in element.paths)
+    return f"CAST(coalesce(json_agg(json_build_array({values})), '[]') AS text)"
 
 
 class _MetadataValue(FunctionElement[str]):

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from weakref import WeakValueDictionary
@@ -55,6 +55,7 @@ from benchyard.models.runs import BenchmarkRun
 from benchyard.models.scenarios import Scenario
 from benchyard.models.trials import Trial, TrialState
 from benchyard.store.collection import MOST_NAME_BYTES
+from benchyard.store.json_columns import BodyPath
 
 JOB_PREFIX = "bmj_"
 _KEEP_ALIVE_SECONDS = 15.0
@@ -221,6 +222,12 @@ class Jobs:
     async def write_trials(self, job_id: str, descriptor: int) -> None:
         """Append all trials of a job to a file as they are stored, a line of JSON each."""
         await self._job_store.trials.write_bodies({"parent": job_id}, descriptor)
+
+    async def write_rows(
+        self, job_id: str, paths: Sequence[BodyPath], descriptor: int, share: float = 1.0
+    ) -> None:
+        """Append some values of all trials of a job, or of a share, to a file; see `Collection.write_rows`."""
+        await self._job_store.trials.write_rows({"parent": job_id}, paths, descriptor, share)
 
     async def trial(self, id: str) -> Trial:
         """Return a trial of any job by its id; raises NotFound."""
