@@ -24,14 +24,18 @@ class Part(Record):
         return Columns(parent="p")
 
 
+def _content(descriptor: int) -> bytes:
+    with open(descriptor, "rb") as file:  # noqa: PTH123  (a descriptor)
+        file.seek(0)
+        return file.read()
+
+
 async def _rows(
     things: Collection[Part], paths: Sequence[BodyPath], share: float = 1.0
 ) -> list[list[object]]:
     descriptor = os.memfd_create("rows")
     await things.write_rows({"parent": "p"}, paths, descriptor, share)
-    with open(descriptor, "rb") as file:  # noqa: PTH123  (a descriptor)
-        file.seek(0)
-        rows: list[list[object]] = json.loads(file.read())
+    rows: list[list[object]] = json.loads(_content(descriptor))
     return rows
 
 
@@ -60,9 +64,7 @@ def test_a_broken_record_hides_no_other(database_url: str) -> None:
             things = await filled(store)
             descriptor = os.memfd_create("rows")
             await things.write_rows({}, [("value",), ("id",)], descriptor)
-            with open(descriptor, "rb") as file:  # noqa: PTH123
-                file.seek(0)
-                rows = json.loads(file.read())
+            rows = json.loads(_content(descriptor))
             # One of the three that are broken is JSON all the same.
             assert sorted(rows, key=str) == [
                 ["a-secret-value", None],
@@ -81,5 +83,20 @@ def test_a_share_is_always_the_same_and_about_that_large(database_url: str) -> N
             some = await _rows(parts, [("id",), ("flag",)], 0.25)
             assert 90 <= len(some) <= 110
             assert await _rows(parts, [("id",), ("flag",)], 0.25) == some
+
+    asyncio.run(main())
+
+
+def test_all_bodies_are_written_some_at_a_time(database_url: str) -> None:
+    async def main() -> None:
+        async with Store(database_url) as store:
+            parts = store.collection("objects", Part)
+            await store.write(
+                parts.rows.adding([Part(id=f"p{number}", create_time_ms=1) for number in range(1001)])
+            )
+            descriptor = os.memfd_create("bodies")
+            await parts.write_bodies({"parent": "p"}, descriptor)
+            ids = [json.loads(line)["id"] for line in _content(descriptor).splitlines()]
+            assert ids == [f"p{number}" for number in reversed(range(1001))]
 
     asyncio.run(main())

@@ -250,12 +250,11 @@ class Collection(Generic[T]):
 
     async def write_bodies(self, where: Where, descriptor: int) -> None:
         """Append the JSON of every matching record to a file as it is, newest first, a line each."""
-        query = self._newest(self._conditions(where))
+        conditions = self._conditions(where)
 
         def work(connection: Connection) -> None:
-            rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
             with open(os.dup(descriptor), "ab") as file:  # noqa: PTH123  (a descriptor)
-                file.writelines(row.body.encode() + b"\n" for row in rows)
+                file.writelines(body.encode() + b"\n" for body in self._bodies(connection, conditions))
 
         await self._database.read(work)
 
@@ -273,14 +272,12 @@ class Collection(Generic[T]):
         wanted = select(parsed_body(self._table.c.body).label("body")).where(*chosen)
         parsed = wanted.cte("parsed").prefix_with("MATERIALIZED", dialect="postgresql")
         query = select(body_rows(parsed.c.body, paths))
-        bodies = select(self._table.c.body).where(*chosen)
 
         def work(connection: Connection) -> None:
             _append(descriptor, connection.execute(query).scalar_one())
 
         def slowly(connection: Connection) -> None:
-            rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(bodies).scalars()
-            _append(descriptor, json.dumps(list(rows_of(rows, paths))))
+            _append(descriptor, json.dumps(list(rows_of(self._bodies(connection, chosen), paths))))
 
         try:
             await self._database.read(work)
@@ -326,6 +323,13 @@ class Collection(Generic[T]):
         query = self._newest([condition]).limit(1)
         row = await self._database.read(lambda connection: connection.execute(query).first())
         return None if row is None else self._record(row.id, row.body)
+
+    def _bodies(self, connection: Connection, wanted: Sequence[ColumnElement[bool]]) -> Iterator[str]:
+        """Yield bodies, newest first, some at a time: a cursor would need a transaction with Postgres."""
+        query = self._newest(wanted)
+        while rows := connection.execute(query.limit(_ROWS_AT_ONCE)).all():
+            yield from (row.body for row in rows)
+            query = self._newest([*wanted, self._table.c.seq < rows[-1].seq])
 
     def _newest(self, wanted: Sequence[ColumnElement[bool]]) -> Select[tuple[int, str, str]]:
         columns = self._table.c

@@ -9,9 +9,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-
 BodyPath = tuple[str | int, ...]
-"""Keys of a value inside bodies, from the outermost inwards: of letters and underscores, or indexes of lists."""
+"""Keys of a value in a body, from the outermost inwards: of letters and underscores, or indexes of lists."""
 
 
 class _ParsedBody(FunctionElement[str]):

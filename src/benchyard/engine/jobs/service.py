@@ -226,7 +226,7 @@ class Jobs:
     async def write_rows(
         self, job_id: str, paths: Sequence[BodyPath], descriptor: int, share: float = 1.0
     ) -> None:
-        """Append some values of all trials of a job, or of a share, to a file; see `Collection.write_rows`."""
+        """Append some values of a job's trials, or of a share of them, to a file as JSON."""
         await self._job_store.trials.write_rows({"parent": job_id}, paths, descriptor, share)
 
     async def trial(self, id: str) -> Trial:
