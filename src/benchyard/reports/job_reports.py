@@ -5,6 +5,7 @@ A job may have 100,000 trials: to read and count them takes seconds, in which th
 
 import gc
 import gzip
+import json
 import time
 from collections.abc import Mapping
 from typing import Any, BinaryIO
@@ -13,6 +14,9 @@ from pydantic import BaseModel, ValidationError
 
 from benchyard.models.jobs import ENDED_JOBS, Job
 from benchyard.models.trials import SuspectRule, Trial
+from benchyard.reports.attempt_cells import read_cells, stage_lengths
+from benchyard.reports.attempt_report import make_report
+from benchyard.reports.job_subject import job_subject
 from benchyard.reports.outcomes import job_view
 from benchyard.reports.paired_comparison import Side, compare
 
@@ -54,6 +58,26 @@ def make_comparison(
         for job, agent in zip((a, b), agents, strict=True)
     ]
     return _packed(compare(sides[0], sides[1], clusters, cluster_key))
+
+
+def make_job_report(
+    content: BinaryIO,
+    job: Mapping[str, Any],
+    suspect: SuspectRule | None,
+    clusters: Mapping[str, str] | None,
+    cluster_key: str | None,
+) -> bytes:
+    """Return the report of a job as compressed JSON.
+
+    The content has two lines: values of its trials, and the stages of some of them.
+    """
+    gc.disable()
+    subject = job_subject(Job.model_validate(job), suspect, clusters, cluster_key)
+    rows, stages = json.loads(content.readline()), json.loads(content.readline())
+    found = read_cells(
+        rows, len(subject.agents), len(subject.scenario_ids), subject.rule, is_over=subject.is_over
+    )
+    return _packed(make_report(subject, found, stage_lengths(stages, len(subject.agents))))
 
 
 def read_trials(job: Job, content: BinaryIO) -> list[Trial]:

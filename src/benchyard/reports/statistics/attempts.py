@@ -1,7 +1,7 @@
 """Several attempts at the same scenario: pass@k, pass^k, flakiness, and the parts of the variance."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import fmean, variance
@@ -61,19 +61,27 @@ class PassPoint:
     n_left_out: int
 
 
-def pass_curve(counts: Iterable[tuple[int, int]], ks: Iterable[int] | None = None) -> list[PassPoint]:
+def pass_curve(
+    counts: Iterable[tuple[int, int]],
+    ks: Iterable[int] | None = None,
+    clusters: Sequence[Hashable] | None = None,
+) -> list[PassPoint]:
     """Return pass@k and pass^k with intervals over scenarios, from (counting, passed) per scenario.
 
     Without `ks`, for each k up to the attempts of the scenario that has most of them, at most 32 of them.
+    Clusters of scenarios, one for each of the counts, are the unit of the intervals where they are given.
     """
-    known = [(tried, passed) for tried, passed in counts if tried]
-    most = max((tried for tried, _ in known), default=0)
+    whole = list(counts)
+    keys: Sequence[Hashable] = [None] * len(whole) if clusters is None else clusters
+    known = [(tried, passed, key) for (tried, passed), key in zip(whole, keys, strict=True) if tried]
+    most = max((tried for tried, _, _ in known), default=0)
     chosen = ks if ks is not None else range(1, min(most, 32) + 1)
     points = []
     for k in chosen:
-        usable = [(tried, passed) for tried, passed in known if tried >= k]
-        any_passes = estimate([pass_at(k, tried, passed) for tried, passed in usable])
-        all_pass = estimate([pass_all(k, tried, passed) for tried, passed in usable])
+        usable = [each for each in known if each[0] >= k]
+        groups = None if clusters is None else [key for _, _, key in usable]
+        any_passes = estimate([pass_at(k, tried, passed) for tried, passed, _ in usable], groups)
+        all_pass = estimate([pass_all(k, tried, passed) for tried, passed, _ in usable], groups)
         if any_passes and all_pass:
             points.append(PassPoint(k, any_passes, all_pass, len(usable), len(known) - len(usable)))
     return points

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Literal
 
 from benchyard.reports.statistics.multiple_tests import benjamini_hochberg
-from benchyard.reports.statistics.ranks import kendall_tau
+from benchyard.reports.statistics.ranks import kendall_score, kendall_tau
 
 LEVEL = 0.05
 """Chance of a claim where there is nothing, corrected for the number of scenarios."""
@@ -99,16 +99,13 @@ def _kind(known: Sequence[float], p: float | None) -> ScenarioKind | None:
 def reversal_p(first: Sequence[float], second: Sequence[float]) -> float:
     """Return the chance that two unrelated orders disagree as much as these, ties and all.
 
-    By the normal approximation of Kendall's score with its correction for continuity, which errs on the
-    careful side for few values.
+    By the normal approximation of Kendall's score with its correction for continuity, which is careful where
+    values are few.
     """
-    score = 0
-    for index, (x, y) in enumerate(zip(first, second, strict=True)):
-        for u, v in zip(first[index + 1 :], second[index + 1 :], strict=True):
-            score += ((x < u) - (x > u)) * ((y < v) - (y > v))
     spread = _score_variance(len(first), list(Counter(first).values()), list(Counter(second).values()))
     if not spread:
         return 1.0
+    score = kendall_score(first, second)
     return math.erfc(-(score + 1) / math.sqrt(2 * spread)) / 2
 
 

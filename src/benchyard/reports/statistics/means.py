@@ -83,9 +83,11 @@ def standard_error(values: Sequence[float], clusters: Sequence[Hashable] | None 
     if len(values) < 2 or min(values) == max(values):
         return 0.0
     mean = fmean(values)
+    if clusters is None:
+        count = len(values)
+        return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count * (count - 1)))
     sums: dict[Hashable, list[float]] = defaultdict(list)
-    keys: Sequence[Hashable] = range(len(values)) if clusters is None else clusters
-    for key, value in zip(keys, values, strict=True):
+    for key, value in zip(clusters, values, strict=True):
         sums[key].append(value - mean)
     groups = len(sums)
     if groups < 2:
@@ -129,6 +131,49 @@ def t_interval(
     mean = fmean(values)
     reach = student_quantile((1 + level) / 2, groups - 1) * error
     return mean - reach, mean + reach
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A mean of amounts such as costs, which have no upper end, with Student's interval."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    """None where the amounts have no spread to make an interval from."""
+    n: int
+
+
+def amount(values: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Amount | None:
+    """Return the mean of one amount per scenario with its interval, which does not go below 0."""
+    if not values:
+        return None
+    mean = fmean(values)
+    interval = t_interval(values, clusters)
+    if interval is None:
+        return Amount(mean, None, None, len(values))
+    low = max(0.0, interval[0]) if min(values) >= 0 else interval[0]
+    return Amount(mean, low, interval[1], len(values))
+
+
+def ratio(
+    amounts: Sequence[float], counts: Sequence[float], clusters: Sequence[Hashable] | None = None
+) -> Amount | None:
+    """Return the sum of amounts for each one counted, over scenarios, with its interval.
+
+    None where nothing is counted. The interval is that of a ratio of two means, by its linear part.
+    """
+    total, counted = math.fsum(amounts), math.fsum(counts)
+    if not counted:
+        return None
+    mean = total / counted
+    rests = [each - mean * count for each, count in zip(amounts, counts, strict=True)]
+    groups = len(rests) if clusters is None else len(set(clusters))
+    error = standard_error(rests, clusters) * len(rests) / counted
+    if groups < 2 or error == 0.0:
+        return Amount(mean, None, None, len(rests))
+    reach = student_quantile((1 + LEVEL) / 2, groups - 1) * error
+    return Amount(mean, max(0.0, mean - reach), mean + reach, len(rests))
 
 
 def unscored_bounds(scored: Sequence[float], unscored: int) -> tuple[float, float] | None:
