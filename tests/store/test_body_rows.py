@@ -25,7 +25,7 @@ class Part(Record):
 
 
 def _content(descriptor: int) -> bytes:
-    with open(descriptor, "rb") as file:  # noqa: PTH123  (a descriptor)
+    with open(descriptor, "rb") as file:
         file.seek(0)
         return file.read()
 

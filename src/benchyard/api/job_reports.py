@@ -1,10 +1,12 @@
-"""Views and comparisons of jobs for routes: of large jobs made in workers, of ended ones remembered."""
+"""Views, reports, tables and comparisons of jobs for routes: made in workers, of ended jobs remembered."""
 
+import asyncio
 import gzip
 import hashlib
 import os
+import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -12,9 +14,14 @@ from starlette.responses import Response
 
 from benchyard.engine.clock import now_ms
 from benchyard.engine.jobs.service import Jobs
+from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, Job
+from benchyard.models.runs import BenchmarkRun
 from benchyard.models.trials import SuspectRule
+from benchyard.reports.attempt_cells import STAGE_PATHS, TRIAL_PATHS
 from benchyard.reports.outcomes import job_view
+from benchyard.reports.report_subjects import RUN_PATHS
+from benchyard.reports.trial_table import paths_of
 from benchyard.workers.workers import WorkerLimits, Workers
 
 SMALL_JOB = 200
@@ -24,6 +31,20 @@ _REMEMBERED_BYTES = 64 * 1024**2
 _SETTLED_MS = 60_000
 """Time after the end of a job during which its trials may still be ending."""
 _MODULE = "benchyard.reports.job_reports"
+_STAGES_OF = 1_000
+"""Trials of a large job on which the lengths of stages are measured."""
+_LEAST_SECONDS = 0.5
+_PAUSE = 10.0
+"""A report of what is still running is made again after so many times its own duration, at the earliest."""
+_MOST_RECENT = 64
+
+
+@dataclass(frozen=True)
+class ScenarioGroups:
+    """Groups of scenarios by a metadata key: those of one group may succeed and fail together."""
+
+    key: str
+    by_scenario: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -60,6 +81,7 @@ class JobReports:
         self._workers = workers
         self._known: OrderedDict[object, Report] = OrderedDict()
         self._size = 0
+        self._recent: OrderedDict[object, _Recent] = OrderedDict()
 
     async def short(self, jobs: Jobs, job: Job) -> BenchmarkJobView:
         """Return a job with its outcomes, without their scenarios."""
@@ -78,6 +100,69 @@ class JobReports:
         if _is_settled(job):
             self._remember(key, report)
         return report
+
+    async def report(
+        self, jobs: Jobs, job: Job, suspect: SuspectRule | None, groups: ScenarioGroups | None
+    ) -> Report:
+        """Return the report of a job."""
+
+        async def make() -> Report:
+            parameters = {"job": job.model_dump(mode="json"), "suspect": suspect, **_clusters(groups)}
+            descriptor = os.memfd_create("trials", os.MFD_CLOEXEC)
+            try:
+                await jobs.write_rows(job.id, list(TRIAL_PATHS.values()), descriptor)
+                share = _STAGES_OF / max(1, job.n_trials)
+                await jobs.write_rows(job.id, list(STAGE_PATHS.values()), descriptor, share)
+                return Report(await self._call("make_job_report", descriptor, parameters))
+            finally:
+                os.close(descriptor)
+
+        key = ("report", job.id, _version(job), suspect, groups and groups.key)
+        return await self._shared(key, make, is_settled=_is_settled(job))
+
+    async def table(
+        self, jobs: Jobs, job: Job, columns: Sequence[str], suspect: SuspectRule | None
+    ) -> Report:
+        """Return the trials of a job as columns."""
+
+        async def make() -> Report:
+            parameters = {"job": job.model_dump(mode="json"), "columns": list(columns), "suspect": suspect}
+            descriptor = os.memfd_create("trials", os.MFD_CLOEXEC)
+            try:
+                await jobs.write_rows(job.id, paths_of(columns), descriptor)
+                return Report(await self._call("make_trial_table", descriptor, parameters))
+            finally:
+                os.close(descriptor)
+
+        key = ("table", job.id, _version(job), suspect, tuple(columns))
+        return await self._shared(key, make, is_settled=_is_settled(job))
+
+    async def run_report(
+        self,
+        runs: BenchmarkRuns,
+        run: BenchmarkRun,
+        benchmark_name: str,
+        names: Mapping[str, str],
+        groups: ScenarioGroups | None,
+    ) -> Report:
+        """Return the report of a benchmark run."""
+        parameters = {
+            "run": run.model_dump(mode="json", exclude={"profile"}),
+            "benchmark_name": benchmark_name,
+            "names": dict(names),
+            **_clusters(groups),
+        }
+
+        async def make() -> Report:
+            descriptor = os.memfd_create("runs", os.MFD_CLOEXEC)
+            try:
+                await runs.write_rows(run.id, list(RUN_PATHS.values()), descriptor)
+                return Report(await self._call("make_run_report", descriptor, parameters))
+            finally:
+                os.close(descriptor)
+
+        key = ("run", run.id, run.state, run.score, run.name, run.is_closing, groups and groups.key)
+        return await self._shared(key, make, is_settled=False)
 
     async def compare(
         self,
@@ -119,10 +204,36 @@ class JobReports:
         try:
             for job in wanted:
                 await jobs.write_trials(job.id, descriptor)
-            made: bytes = await self._workers.call(f"{_MODULE}:{function}", descriptor, parameters, _LIMITS)
-            return made
+            return await self._call(function, descriptor, parameters)
         finally:
             os.close(descriptor)
+
+    async def _call(self, function: str, descriptor: int, parameters: Mapping[str, object]) -> bytes:
+        made: bytes = await self._workers.call(f"{_MODULE}:{function}", descriptor, parameters, _LIMITS)
+        return made
+
+    async def _shared(
+        self, key: object, make: Callable[[], Awaitable[Report]], *, is_settled: bool
+    ) -> Report:
+        """Return what is remembered or was made a moment ago; all who ask meanwhile wait for one making.
+
+        What is still changing is made again at most after ten times as long as it took, so that polls take no
+        more than a tenth of a processor, however large it is and however many there are.
+        """
+        if (known := self._known.get(key)) is not None:
+            self._known.move_to_end(key)
+            return known
+        recent = self._recent.get(key)
+        if recent is None or recent.is_stale:
+            recent = self._recent[key] = _Recent(asyncio.ensure_future(make()), time.monotonic())
+            recent.making.add_done_callback(recent.end)
+            while len(self._recent) > _MOST_RECENT:
+                self._recent.popitem(last=False)
+        report = await asyncio.shield(recent.making)
+        if is_settled and key not in self._known:
+            self._remember(key, report)
+            self._recent.pop(key, None)
+        return report
 
     def _remember(self, key: object, report: Report) -> None:
         self._known[key] = report
@@ -130,6 +241,35 @@ class JobReports:
         while self._size > _REMEMBERED_BYTES:
             _, dropped = self._known.popitem(last=False)
             self._size -= len(dropped.packed)
+
+
+class _Recent:
+    """A report that is being made, or was made a moment ago."""
+
+    def __init__(self, making: "asyncio.Future[Report]", begin: float) -> None:
+        self.making = making
+        self._begin = begin
+        self._end: float | None = None
+
+    def end(self, making: "asyncio.Future[Report]") -> None:
+        """Note when it was made; a failure is told to those who wait, and not remembered."""
+        self._end = time.monotonic()
+        if making.cancelled() or making.exception() is not None:
+            self._end = -1.0
+
+    @property
+    def is_stale(self) -> bool:
+        """Tell whether it is time to make it again."""
+        if self._end is None:
+            return False
+        pause = max(_LEAST_SECONDS, _PAUSE * (self._end - self._begin))
+        return time.monotonic() > self._end + pause
+
+
+def _clusters(groups: ScenarioGroups | None) -> dict[str, object]:
+    if groups is None:
+        return {"clusters": None, "cluster_key": None}
+    return {"clusters": dict(groups.by_scenario), "cluster_key": groups.key}
 
 
 def _version(job: Job) -> object:
