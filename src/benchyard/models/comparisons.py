@@ -14,8 +14,9 @@ class EstimateView(Model):
     """A mean with its 95 % confidence interval, and what they were made of."""
 
     mean: float
-    low: float
-    high: float
+    low: float | None = None
+    high: float | None = None
+    """None where nothing bounds the mean: for a single score outside of 0 and 1."""
     n: int
     """Number of scenarios."""
     n_clusters: int

@@ -184,13 +184,17 @@ def _estimate(found: Estimate | None) -> EstimateView | None:
         return None
     return EstimateView.model_construct(
         mean=found.mean,
-        low=round(found.low, _DIGITS),
-        high=round(found.high, _DIGITS),
+        low=_finite(found.low),
+        high=_finite(found.high),
         n=found.n,
         n_clusters=found.n_clusters,
         n_effective=found.n_effective,
         method=found.method,
     )
+
+
+def _finite(value: float) -> float | None:
+    return round(value, _DIGITS) if math.isfinite(value) else None
 
 
 def _bounds(own: AgentCells) -> tuple[float, float]:

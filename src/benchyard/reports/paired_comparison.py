@@ -1,5 +1,6 @@
 """Two agents on the scenarios they share: the difference, and whether it is real and fair."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from benchyard.reports.statistics.differences import (
     paired_difference,
     permutation_test,
 )
-from benchyard.reports.statistics.means import estimate
+from benchyard.reports.statistics.means import Estimate, estimate
 from benchyard.reports.statistics.multiple_tests import benjamini_hochberg
 from benchyard.reports.statistics.power import NoiseParts, attempts_needed, detectable_difference
 from benchyard.reports.statistics.verdicts import GateVerdict, difference_bounds, verdict
@@ -216,7 +217,7 @@ def _side(side: Side, shared: Sequence[str], other: Side, groups: Sequence[str] 
         job_name=side.job.name,
         agent=side.agent,
         label=side.label,
-        score=None if score is None else EstimateView.model_validate(score, from_attributes=True),
+        score=_estimate_view(score),
         n_attempts=sum(len(row.scores) for row in rows),
         unscored=unscored,
         bounds=(fmean(row.bound(0.0) for row in tried), fmean(row.bound(1.0) for row in tried))
@@ -226,6 +227,14 @@ def _side(side: Side, shared: Sequence[str], other: Side, groups: Sequence[str] 
         cost_usd=fmean(known_costs) if rows and len(known_costs) == len(rows) else None,
         working_ms=fmean(working) if working else None,
     )
+
+
+def _estimate_view(score: Estimate | None) -> EstimateView | None:
+    if score is None:
+        return None
+    view = EstimateView.model_validate(score, from_attributes=True)
+    # JSON has no infinity.
+    return view if math.isfinite(score.low) else view.model_copy(update={"low": None, "high": None})
 
 
 def _difference(values: Sequence[float], groups: Sequence[str] | None) -> DifferenceView | None:

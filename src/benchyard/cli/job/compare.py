@@ -24,6 +24,7 @@ from benchyard.models.comparisons import ComparedAgent, ComparisonView, Differen
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.trials import SuspectRule
 from benchyard.reports.gate_reports import interval_text, junit, markdown
+from benchyard.reports.report_texts import estimate_text
 
 _SHOWN = 20
 _BAR = 41
@@ -242,7 +243,7 @@ def print_comparison(view: ComparisonView) -> None:
 
 def _side(name: str, side: ComparedAgent) -> list[str]:
     score = side.score
-    mean = "-" if score is None else f"{score.mean:.3f} ({score.low:.3f} to {score.high:.3f})"
+    mean = "-" if score is None else estimate_text(score)
     return [
         name,
         clean(side.job_name),

@@ -10,16 +10,16 @@ from benchyard.errors import NotFound
 from benchyard.models.jobs import BenchmarkJobView
 
 
-def find_job(client: Client, given: str) -> BenchmarkJobView:
-    """Return the job of that id; else the newest one of that name."""
+def find_job(client: Client, given: str, *, scenarios: bool = True) -> BenchmarkJobView:
+    """Return the job of that id, else the newest one of that name; without its scenarios unless needed."""
     try:
-        return client.jobs.get(given)
+        return client.jobs.get(given, scenarios=scenarios)
     except NotFound:
         named = list(islice(client.jobs.list(name=given, limit=2), 2))
         if named:
             tell_of_several(given, named)
             # Jobs of a list have no scenarios.
-            return client.jobs.get(named[0].id)
+            return client.jobs.get(named[0].id, scenarios=scenarios)
     hint = nearest_hint(given, client.jobs.list(limit=PAGE))
     raise NotFound(f"no job has the id or name {given!r}{hint}; `benchyard job list --all` shows all")
 
