@@ -109,7 +109,7 @@ def test_a_single_attempt_at_a_single_scenario_has_a_wide_interval_and_no_more()
     assert (agent.variance, agent.cost_usd, agent.usd_per_success, agent.working_ms) == (None,) * 4
     assert found.power is None
     assert found.scenarios.n_saturated == 0, "one attempt of one agent is no more than its result"
-    assert any("only 1 scenarios" in note for note in found.notes)
+    assert any("only 1 scenario:" in note for note in found.notes)
 
 
 def test_equal_scores_everywhere_make_nothing_certain() -> None:

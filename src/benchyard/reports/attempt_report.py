@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from benchyard.models.comparisons import DifferenceView, EstimateView
+from benchyard.models.job_plans import count_text
 from benchyard.models.jobs import AttemptCounts
 from benchyard.models.reports.job_report import (
     AgainstFirst,
@@ -552,9 +553,8 @@ def _notes(subject: ReportSubject, view: ReportView) -> list[str]:
         notes.append("nothing is scored yet" if not subject.is_over else "nothing was scored")
         return notes
     if view.scenarios.n < FEW_SCENARIOS:
-        notes.append(
-            f"only {view.scenarios.n} scenarios: intervals are wide, a uniform prior gives a second opinion"
-        )
+        few = count_text(view.scenarios.n, "scenario")
+        notes.append(f"only {few}: intervals are wide, a uniform prior gives a second opinion")
     if subject.attempts == 1:
         notes.append(
             "one attempt each: an agent's own variation cannot be told from the difficulty of scenarios"

@@ -15,7 +15,7 @@ import click
 
 from benchyard.cli.connection import connect, connect_async
 from benchyard.cli.job.logs import AT_ONCE, INCOMPLETE, fetch_logs, find_job_async
-from benchyard.cli.job.names import find_job
+from benchyard.cli.job.names import of_job
 from benchyard.cli.progress import patience
 from benchyard.client.benchmark_files.folders import check_folder_is_free
 from benchyard.client.client import AsyncClient
@@ -92,8 +92,8 @@ def export(
 
 def _export_table(given: str, csv_file: Path | None, parquet_file: Path | None, columns: str | None) -> None:
     with connect() as client:
-        id = find_job(client, given, scenarios=False).id
-        table = client.jobs.table(id, None if columns is None else columns.split(","))
+        names = None if columns is None else columns.split(",")
+        table = of_job(client, given, lambda id: client.jobs.table(id, names))
     if parquet_file is not None:
         _replaced(parquet_file, lambda place: write_parquet(table, place))
     if csv_file is not None and str(csv_file) == "-":
@@ -111,7 +111,7 @@ def _write_csv_file(table: TableView, path: Path) -> None:
 
 
 def _replaced(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file beside its place and put it there when it is whole: a failure leaves nothing half-written."""
+    """Write a file beside its place, and put it there when it is whole."""
     if not path.parent.is_dir():
         raise UsageError(f"there is no folder {path.parent}; make it first")
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")

@@ -1,13 +1,25 @@
 """Lookup of a job by id or name."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import TypeVar
 
 from benchyard.cli.notices import tell
 from benchyard.client.client import Client
 from benchyard.client.lookup import PAGE, nearest_hint
 from benchyard.errors import NotFound
 from benchyard.models.jobs import BenchmarkJobView
+
+R = TypeVar("R")
+
+
+def of_job(client: Client, given: str, verb: Callable[[str], R]) -> R:
+    """Return what a verb gives for the job of that id, else for the newest one of that name."""
+    try:
+        # Looked up only if need be: the view of a large job takes longer than most verbs.
+        return verb(given)
+    except NotFound:
+        return verb(find_job(client, given, scenarios=False).id)
 
 
 def find_job(client: Client, given: str, *, scenarios: bool = True) -> BenchmarkJobView:

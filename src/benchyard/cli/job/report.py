@@ -7,7 +7,7 @@ import click
 
 from benchyard.cli.connection import connect
 from benchyard.cli.job.gates import suspect_option
-from benchyard.cli.job.names import find_job
+from benchyard.cli.job.names import of_job
 from benchyard.cli.render import duration, echo_sentence, facts, output_option, print_table, show, when
 from benchyard.cli.table import Narrow, terminal_width
 from benchyard.client.plain_text import clean
@@ -29,6 +29,7 @@ from benchyard.reports.report_texts import (
 )
 
 _SHOWN = 10
+_FEW_AGENTS = 3
 _WIDE = 100
 _BAR = 33
 _SHORT_NAME = 24
@@ -62,9 +63,7 @@ def report(
       benchyard job report my-job -o json
     """
     with connect() as client:
-        view = client.jobs.report(
-            find_job(client, given, scenarios=False).id, cluster=cluster, suspect=suspect
-        )
+        view = of_job(client, given, lambda id: client.jobs.report(id, cluster=cluster, suspect=suspect))
     if md is not None and str(md) != "-":
         md.write_text(markdown(view))
     if md is not None and str(md) == "-":
@@ -83,8 +82,7 @@ def print_report(view: ReportView) -> None:
     if view.agents:
         click.echo()
         _print_agents(view)
-    for agent in view.agents:
-        _print_curve(agent, len(view.agents))
+    _print_curves(view)
     _print_stages(view)
     if view.power is not None:
         _print_power(view.power)
@@ -117,18 +115,39 @@ def _head(view: ReportView) -> str:
 def _print_agents(view: ReportView) -> None:
     titles = ["AGENT", "MEAN (95 %)", "RANK", "PASSED", "UNSCORED", "P", "COST", "PER SUCCESS", "TIME"]
     rows = [_agent(agent) for agent in view.agents]
-    used = [column for column in range(len(titles)) if column < 2 or any(row[column] for row in rows)]
     narrow = Narrow(["AGENT"], ["TIME", "PER SUCCESS", "COST", "P"], goes_on=True)
-    print_table(
-        [titles[column] for column in used], [[row[column] for column in used] for row in rows], narrow
-    )
+    _print_used(titles, rows, narrow)
     click.echo()
     _print_bars(view.agents)
-    for agent in view.agents:
-        lines = [each for each in (variance_text(agent), _bounds(agent), _flaky(agent)) if each]
-        before = f"{clean(agent.label)}: " if len(view.agents) > 1 else ""
-        for line in lines:
-            echo_sentence(f"{before}{line}")
+    if len(view.agents) == 1:
+        for line in (variance_text(view.agents[0]), _bounds(view.agents[0]), _flaky(view.agents[0])):
+            if line:
+                echo_sentence(line)
+        return
+    click.echo()
+    titles = ["AGENT", "WITH UNSCORED", "FLAKY", "CONSISTENCY", "ERROR OF SCENARIOS", "OF ATTEMPTS"]
+    _print_used(titles, [_noise(agent) for agent in view.agents], Narrow(["AGENT"], ["OF ATTEMPTS"]))
+
+
+def _noise(agent: AgentReport) -> list[str]:
+    parts, bounds = agent.variance, agent.bounds
+    return [
+        clean(agent.label),
+        "" if bounds is None else f"{bounds[0]:.3f} to {bounds[1]:.3f}",
+        "" if agent.consistency is None else f"{agent.n_flaky} of {agent.n_scenarios}",
+        "" if agent.consistency is None else f"{agent.consistency:.2f}",
+        "" if parts is None else f"{parts.error_of_scenarios:.3f}",
+        "" if parts is None else f"{parts.error_of_attempts:.3f}",
+    ]
+
+
+def _print_used(titles: Sequence[str], rows: Sequence[Sequence[str]], narrow: Narrow) -> None:
+    """Print a table without the columns that no row has anything in; nothing where only names are left."""
+    used = [column for column in range(len(titles)) if any(row[column] for row in rows)]
+    if len(used) > 1:
+        print_table(
+            [titles[column] for column in used], [[row[column] for column in used] for row in rows], narrow
+        )
 
 
 def _print_bars(agents: Sequence[AgentReport]) -> None:
@@ -178,18 +197,25 @@ def _flaky(agent: AgentReport) -> str | None:
     return f"{told} of {agent.n_scenarios}, consistency {agent.consistency:.2f} (1: attempts always agree)"
 
 
-def _print_curve(agent: AgentReport, agents: int) -> None:
-    rows = curve_rows(agent)
+def _print_curves(view: ReportView) -> None:
+    """Print the chances of several attempts; of many agents, those of the most attempts only."""
+    rows = [
+        [clean(agent.label), *row]
+        for agent in view.agents
+        for row in curve_rows(agent)[-1 if len(view.agents) > _FEW_AGENTS else 0 :]
+    ]
+    titles = ["AGENT", "K", "PASS@K: ANY OF K", "PASS^K: ALL OF K", "SCENARIOS"]
+    if len(view.agents) == 1:
+        titles, rows = titles[1:], [row[1:] for row in rows]
     if rows:
-        click.echo(f"\n{clean(agent.label)}" if agents > 1 else "")
-        titles = ["K", "PASS@K: ANY OF K", "PASS^K: ALL OF K", "SCENARIOS"]
-        print_table(titles, rows, Narrow(drop=["SCENARIOS"]))
+        click.echo()
+        print_table(titles, rows, Narrow(["AGENT"], ["SCENARIOS"]))
 
 
 def _print_stages(view: ReportView) -> None:
     rows = [
         [clean(agent.label), clean(stage.name), _time(stage), str(stage.n)]
-        for agent in view.agents
+        for agent in view.agents[:_FEW_AGENTS]
         for stage in agent.stages
     ]
     if not rows:
@@ -199,6 +225,8 @@ def _print_stages(view: ReportView) -> None:
     if len(view.agents) == 1:
         titles, rows = titles[1:], [row[1:] for row in rows]
     print_table(titles, rows, Narrow(["AGENT"], ["TRIALS"]))
+    if len(view.agents) > _FEW_AGENTS:
+        click.echo(f"... and those of {len(view.agents) - _FEW_AGENTS} more agents; -o json shows all")
 
 
 def _print_power(power: PowerReport) -> None:
@@ -218,8 +246,7 @@ def _print_power(power: PowerReport) -> None:
         for row in power.rows
     ]
     titles = ["SCENARIOS", "ATTEMPTS", "SHOWS", "TRIALS OF BOTH", "COST", "HOURS"]
-    used = [column for column in range(len(titles)) if any(row[column] for row in rows)]
-    print_table([titles[column] for column in used], [[row[column] for column in used] for row in rows])
+    _print_used(titles, rows, Narrow())
 
 
 def _print_findings(view: ReportView) -> None:
