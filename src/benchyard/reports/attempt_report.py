@@ -40,6 +40,7 @@ from benchyard.reports.statistics.differences import (
     exact_odds_ratio,
     exact_test,
     paired_difference,
+    sign_test,
 )
 from benchyard.reports.statistics.discrimination import discriminations
 from benchyard.reports.statistics.means import Amount, Estimate, amount, beta_interval, estimate, ratio
@@ -329,7 +330,9 @@ def _against(subject: ReportSubject, first: AgentCells, other: AgentCells) -> Ag
 def _test(pairs: Sequence[tuple[Cell, Cell]], student_p: float | None) -> tuple[float, str, float | None]:
     """Return the p-value of a difference, its test, and the odds ratio of shares."""
     if any(score not in (0.0, 1.0) for pair in pairs for cell in pair for score in cell.scores):
-        return 1.0 if student_p is None else student_p, "Student's test of paired differences", None
+        if student_p is None:
+            return sign_test(b.mean - a.mean for a, b in pairs), "sign test of paired differences", None
+        return student_p, "Student's test of paired differences", None
     strata = [Stratum(a.passed, len(a.scores), b.passed, len(b.scores)) for a, b in pairs]
     if sum(each.attempts_a + each.attempts_b for each in strata) > _MOST_ATTEMPTS_EXACT:
         return chi_squared_test(strata)[1], "Cochran-Mantel-Haenszel test, scenarios as strata", None

@@ -1,7 +1,7 @@
 """Several attempts at the same scenario: pass@k, pass^k, flakiness, and the parts of the variance."""
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import fmean, variance
@@ -41,10 +41,28 @@ def pass_at_k(counts: Iterable[tuple[int, int]], attempts: int) -> dict[str, flo
 
     A scenario with fewer than k counting attempts has no pass@k and is left out of it.
     """
+    return _means(counts, attempts, pass_at)
+
+
+def pass_all_k(counts: Iterable[tuple[int, int]], attempts: int) -> dict[str, float]:
+    """Return pass^k for the same k as `pass_at_k`, over the same scenarios."""
+    return _means(counts, attempts, pass_all)
+
+
+def pass_scenarios(counts: Iterable[tuple[int, int]], attempts: int) -> dict[str, int]:
+    """Return the number of scenarios that `pass_at_k` is of, by k."""
+    tried = [each for each, _ in counts]
+    usable = {str(k): sum(each >= k for each in tried) for k in _powers(attempts)}
+    return {k: count for k, count in usable.items() if count}
+
+
+def _means(
+    counts: Iterable[tuple[int, int]], attempts: int, chance: Callable[[int, int, int], float]
+) -> dict[str, float]:
     known = list(counts)
     means = {}
     for k in _powers(attempts):
-        values = [pass_at(k, tried, passed) for tried, passed in known if tried >= k]
+        values = [chance(k, tried, passed) for tried, passed in known if tried >= k]
         if values:
             means[str(k)] = round(fmean(values), _DIGITS)
     return means
