@@ -48,13 +48,15 @@ class Cell:
     """The attempts of one agent at one scenario that count."""
 
     __slots__ = (
-        "cost", "mean", "n_asked", "n_costs", "n_working", "passed", "scores", "tokens", "unscored", "working"
-    )  # fmt: skip
+        *("cost", "is_graded", "mean", "n_asked", "n_costs", "n_working"),
+        *("passed", "scores", "tokens", "unscored", "working"),
+    )
 
     def __init__(self) -> None:
         self.scores: list[float] = []
         self.mean = 0.0
         self.passed = 0
+        self.is_graded = False
         self.unscored = 0
         self.cost = 0.0
         self.n_costs = 0
@@ -65,12 +67,13 @@ class Cell:
 
     def sum_up(self) -> None:
         """Note the mean of its scored attempts, and how many of them passed."""
-        if len(self.scores) == 1:
-            self.mean = self.scores[0]
-            self.passed = int(self.mean >= NEARLY_PASSED)
-        elif self.scores:
-            self.mean = fmean(self.scores)
-            self.passed = sum(score >= NEARLY_PASSED for score in self.scores)
+        scores = self.scores
+        if not scores:
+            return
+        passed, failed = scores.count(1.0), scores.count(0.0)
+        self.is_graded = passed + failed < len(scores)
+        self.mean = fmean(scores) if self.is_graded else passed / len(scores)
+        self.passed = sum(score >= NEARLY_PASSED for score in scores) if self.is_graded else passed
 
     def bound(self, unscored_as: float) -> float:
         """Return the mean with each unscored attempt counted as this."""
@@ -121,8 +124,7 @@ def read_cells(
     found = AttemptCells([AgentCells() for _ in range(n_agents)])
     rows = [row for row in rows if _is_index(row[0], n_agents) and _is_index(row[1], n_scenarios)]
     _note_usage_and_facts(found, rows)
-    for row in rows:
-        agent, scenario, name, state, is_superseded, score, failure, suspicion = row[:8]
+    for agent, scenario, name, state, is_superseded, score, failure, suspicion, *amounts in rows:
         own = found.agents[agent]
         if is_superseded:
             own.n_retries += 1
@@ -145,8 +147,9 @@ def read_cells(
         if suspicion is not None and counted:
             own.n_suspect += 1
             counted = 0.0 if rule == "zero" else counted
-        cell.scores.append(float(counted))
-        _add_amounts(cell, row)
+        # Rounding may leave a weighted sum of full marks slightly below 1.
+        cell.scores.append(1.0 if NEARLY_PASSED <= counted < 1.0 else float(counted))
+        _add_amounts(cell, amounts)
         own.outcomes[_outcome(state, counted)] += 1
     for own in found.agents:
         for cell in own.cells.values():
@@ -164,8 +167,8 @@ def _is_index(value: Any, count: int) -> bool:
     return isinstance(value, int) and 0 <= value < count
 
 
-def _add_amounts(cell: Cell, row: Sequence[Any]) -> None:
-    start, end, preparing, cost, calls, input_tokens, output_tokens = row[8:15]
+def _add_amounts(cell: Cell, amounts: Sequence[Any]) -> None:
+    start, end, preparing, cost, calls, input_tokens, output_tokens, *_ = amounts
     if start is not None and end is not None:
         cell.working += max(0, end - start - (preparing or 0))
         cell.n_working += 1

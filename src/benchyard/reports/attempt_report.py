@@ -62,8 +62,8 @@ FEW_SCENARIOS = 30
 POINTS = 0.02
 """Difference for which the needed size is told."""
 MOST_LISTED = 200
-_MOST_ATTEMPTS_EXACT = 20_000
-"""Attempts of two agents up to which their test is exact; above, chi squared is as good."""
+_MOST_ATTEMPTS_EXACT = 2_000
+"""Attempts of two agents up to which their test is exact; above, chi squared is as good, and fast."""
 _MOST_PAIRS = 5
 """Pairs of agents from which the noise of a difference is estimated."""
 _USUAL_ATTEMPTS = (1, 3, 5, 10)
@@ -154,7 +154,7 @@ def _agent(
     counts = [(len(cell.scores), cell.passed) for cell in cells]
     repeated = [each for each in counts if each[0] > 1]
     agreements = [value for each in repeated if (value := consistency(*each)) is not None]
-    is_graded = any(score not in (0.0, 1.0) for cell in cells for score in cell.scores)
+    is_graded = any(cell.is_graded for cell in cells)
     return AgentReport(
         agent=index,
         label=named.label,
@@ -304,23 +304,27 @@ def _against(subject: ReportSubject, first: AgentCells, other: AgentCells) -> Ag
     groups = subject.groups(shared)
     pairs = [(left[index], right[index]) for index in shared]
     values = [b.mean - a.mean for a, b in pairs]
-    difference, bounds = paired_difference(values, groups), difference_bounds(values, groups)
-    if difference is None or bounds is None:
-        return None
+    difference = paired_difference(values, groups)
+    assert difference is not None
+    low, high, method = difference.low, difference.high, "paired t over scenarios"
+    if low is None or high is None:
+        bounds = difference_bounds(values, groups)
+        assert bounds is not None
+        low, high, method = bounds.low, bounds.high, bounds.method
     view = DifferenceView(
         mean=round(difference.mean, _DIGITS),
-        low=round(bounds.low, _DIGITS),
-        high=round(bounds.high, _DIGITS),
+        low=round(low, _DIGITS),
+        high=round(high, _DIGITS),
         n=difference.n,
         n_clusters=difference.n_clusters,
-        method=bounds.method,
+        method=method,
         p=difference.p,
     )
-    p, method, odds = _test(pairs, difference.p)
+    p, test, odds = _test(pairs, difference.p)
     return AgainstFirst(
         difference=view,
         p=p,
-        p_method=method,
+        p_method=test,
         p_adjusted=p,
         odds_ratio=odds,
         chance_better=_chance_better(pairs),
@@ -329,7 +333,7 @@ def _against(subject: ReportSubject, first: AgentCells, other: AgentCells) -> Ag
 
 def _test(pairs: Sequence[tuple[Cell, Cell]], student_p: float | None) -> tuple[float, str, float | None]:
     """Return the p-value of a difference, its test, and the odds ratio of shares."""
-    if any(score not in (0.0, 1.0) for pair in pairs for cell in pair for score in cell.scores):
+    if any(cell.is_graded for pair in pairs for cell in pair):
         if student_p is None:
             return sign_test(b.mean - a.mean for a, b in pairs), "sign test of paired differences", None
         return student_p, "Student's test of paired differences", None
@@ -343,7 +347,7 @@ def _test(pairs: Sequence[tuple[Cell, Cell]], student_p: float | None) -> tuple[
 
 def _chance_better(pairs: Sequence[tuple[Cell, Cell]]) -> float | None:
     if len(pairs) >= FEW_SCENARIOS or any(
-        len(cell.scores) != 1 or cell.scores[0] not in (0.0, 1.0) for pair in pairs for cell in pair
+        len(cell.scores) != 1 or cell.is_graded for pair in pairs for cell in pair
     ):
         return None
     passed_a, passed_b = (sum(pair[side].passed for pair in pairs) for side in (0, 1))

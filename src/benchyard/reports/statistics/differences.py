@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 from benchyard.reports.statistics.distributions import normal_tail, student_tail
 from benchyard.reports.statistics.means import LEVEL, standard_error, t_interval
@@ -19,8 +20,7 @@ _TOLERANCE = 1e-7
 """Relative difference below which two probabilities are the same, as in R."""
 
 
-@dataclass(frozen=True)
-class Stratum:
+class Stratum(NamedTuple):
     """Attempts of two agents at the same scenario, and the number of them that passed."""
 
     passed_a: int

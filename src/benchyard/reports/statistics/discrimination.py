@@ -83,7 +83,10 @@ def _correlation(
     if len(here) < 2 or min(here) == max(here):
         return None, None
     tau = kendall_tau(here, elsewhere)
-    return tau, None if tau is None else reversal_p(here, elsewhere)
+    if tau is None:
+        return None, None
+    # Only what disagrees can be a finding; the others count as tests all the same.
+    return tau, reversal_p(here, elsewhere) if tau < 0 else 1.0
 
 
 def _kind(known: Sequence[float], p: float | None) -> ScenarioKind | None:

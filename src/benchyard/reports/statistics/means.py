@@ -17,6 +17,7 @@ LEVEL = 0.95
 Z_95 = normal_quantile((1 + LEVEL) / 2)
 """Number of standard errors that hold 95 % of the normal distribution."""
 _DIGITS = 9
+_BINARY = frozenset({0.0, 1.0})
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,14 @@ def estimate(scores: Sequence[float], clusters: Sequence[Hashable] | None = None
         return None
     mean, count = fmean(scores), len(scores)
     groups = count if clusters is None else len(set(clusters))
+    if clusters is None and set(scores) <= _BINARY:
+        low, high = wilson(mean, count)
+        return _cut_estimate(mean, low, high, count, count, count, "wilson")
     error = standard_error(scores, clusters)
-    is_binary = all(score in (0.0, 1.0) for score in scores)
     if min(scores) < 0.0 or max(scores) > 1.0:
         reach = student_quantile((1 + LEVEL) / 2, groups - 1) * error if groups > 1 else math.inf
         return Estimate(round(mean, _DIGITS), mean - reach, mean + reach, count, groups, groups, "student")
-    if error == 0.0 or (is_binary and clusters is None):
+    if error == 0.0:
         low, high = wilson(mean, groups)
         return _cut_estimate(mean, low, high, count, groups, groups, "wilson")
     effective = max(float(groups), mean * (1 - mean) / error**2)
