@@ -88,7 +88,7 @@ class AgainstFirst(Model):
 
 
 class AgentReport(Model):
-    """What one agent did, with how sure it is."""
+    """The results of one agent, and how sure they are."""
 
     agent: int
     """Index into the job's agents."""
@@ -145,7 +145,7 @@ class PowerRow(Model):
 
 
 class PowerReport(Model):
-    """How large differences this benchmark can show, estimated from this job."""
+    """The differences that this benchmark can show, estimated from this job."""
 
     basis: str
     """Where the noise was taken from."""
@@ -233,7 +233,7 @@ class ReportView(Model):
 
 
 class TableColumn(Model):
-    """One column of a table: its values, or codes for a dictionary of texts."""
+    """A column of a table: its values, or codes for a dictionary of texts."""
 
     values: list[Any] | None = None
     dictionary: list[str | None] | None = None

@@ -18,7 +18,7 @@ ScenarioKind = Literal["saturated", "impossible", "suspicious"]
 
 @dataclass(frozen=True)
 class Discrimination:
-    """What one scenario tells of the agents that tried it."""
+    """The evidence that one scenario gives about the agents that tried it."""
 
     mean: float | None
     """Mean over the agents; None where none has a result."""
