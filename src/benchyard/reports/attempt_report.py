@@ -561,7 +561,8 @@ def _notes(subject: ReportSubject, view: ReportView) -> list[str]:
         return notes
     if view.scenarios.n < FEW_SCENARIOS:
         few = count_text(view.scenarios.n, "scenario")
-        notes.append(f"only {few}: intervals are wide, a uniform prior gives a second opinion")
+        second = "; `posterior` is a second opinion" if any(a.posterior for a in view.agents) else ""
+        notes.append(f"only {few}: intervals are wide{second}")
     if subject.attempts == 1:
         notes.append(
             "one attempt each: an agent's own variation cannot be told from the difficulty of scenarios"

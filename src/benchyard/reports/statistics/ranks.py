@@ -15,6 +15,7 @@ from benchyard.reports.statistics.multiple_tests import holm
 _RESAMPLES = 1_000
 _SEED = 20240607
 _LEVEL = 0.05
+_SAME = 1e-9
 _NO_SPREAD = 1e-18
 """Variance of a mean difference below which it comes from rounding."""
 
@@ -130,7 +131,9 @@ def _paired_p_values(
             # The variance of a difference follows from those of both and what they have in common.
             variance = (squares[a] + squares[b] - 2 * math.fsum(map(mul, sums[a], sums[b]))) * scale
             if variance < _NO_SPREAD:
-                found[a, b] = 1.0
+                # The same difference everywhere has no spread to test it by, but so many equal signs.
+                is_equal = abs(means[a] - means[b]) < _SAME
+                found[a, b] = 1.0 if is_equal else min(1.0, 2 * 0.5**groups)
             else:
                 found[a, b] = student_tail((means[a] - means[b]) / math.sqrt(variance), groups - 1)
     return found
