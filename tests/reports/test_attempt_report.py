@@ -56,7 +56,7 @@ def _mixed(seed: int) -> list[Trial]:
                     continue
                 suspicions = ["copied"] if chance.random() < 0.2 else []
                 superseded = chance.random() < 0.1
-                fields = {"suspicions": suspicions, "is_superseded": superseded, **place}
+                fields: dict[str, Any] = {"suspicions": suspicions, "is_superseded": superseded, **place}
                 made.append(trial(chance.choice([0.0, 0.5, 1.0]), start_time_ms=5, end_time_ms=25, **fields))
     return made
 
@@ -190,7 +190,8 @@ def test_flaky_scenarios_and_parts_of_the_variance_need_several_attempts() -> No
     agent = found.agents[0]
     assert [each.scenario_id for each in found.scenarios.flaky] == ["scn_1", "scn_2"]
     assert found.scenarios.flaky[0].chance_to_see == pytest.approx(1 - 2 * 0.5**4)
-    assert (agent.n_flaky, agent.consistency) == (2, pytest.approx((1 + 0 + 0.25) / 3))
+    assert agent.n_flaky == 2
+    assert agent.consistency == pytest.approx((1 + 0 + 0.25) / 3)
     assert agent.variance is not None
     assert agent.variance.n == 3
     assert [point.all_pass.mean for point in agent.pass_curve][-1] == pytest.approx(1 / 3)

@@ -18,6 +18,7 @@ Z_95 = normal_quantile((1 + LEVEL) / 2)
 """Number of standard errors that hold 95 % of the normal distribution."""
 _DIGITS = 9
 _BINARY = frozenset({0.0, 1.0})
+_LEAST_VARIANCE = 1e-30
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ def estimate(scores: Sequence[float], clusters: Sequence[Hashable] | None = None
     if error == 0.0:
         low, high = wilson(mean, groups)
         return _cut_estimate(mean, low, high, count, groups, groups, "wilson")
-    effective = max(float(groups), mean * (1 - mean) / error**2)
+    # Scores that hardly differ from 0 have a variance below what a float holds.
+    square = max(error * error, _LEAST_VARIANCE)
+    effective = max(float(groups), mean * (1 - mean) / square)
     low, high = wilson(mean, effective, student_quantile((1 + LEVEL) / 2, max(1, groups - 1)))
     return _cut_estimate(mean, low, high, count, groups, effective, "wilson, effective n")
 
