@@ -33,6 +33,7 @@ def test_tokens_cost_and_pass_at_k_are_shown_when_they_are_known(capfd: pytest.C
     assert "2,000" in shown
     assert "$0.5000" in shown
     assert "@1 0.500  @2 1.000" in shown
+    assert "^1 0.500  ^2 0.000" in shown
     plain = printed(job(state=JobState.COMPLETED), [trial(1.0)], capfd, extended=False)
     assert "TOKENS" not in plain
     assert "COST" not in plain

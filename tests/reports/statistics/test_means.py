@@ -100,7 +100,7 @@ def test_scores_that_hardly_differ_have_an_interval_all_the_same() -> None:
     for tiny in (1e-300, 1.9604717425055423e-153, 1e-20):
         found = estimate([0.0, tiny])
         assert found is not None
-        assert 0.0 <= found.low <= found.high < 0.9
+        assert 0.0 <= found.low <= found.mean <= found.high < 1.0
 
 
 def test_bounds_of_a_mean_with_unscored_scenarios() -> None:
