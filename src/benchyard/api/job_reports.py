@@ -1,17 +1,11 @@
 """Views, reports, tables and comparisons of jobs for routes: made in workers, of ended jobs remembered."""
 
-import asyncio
 import gzip
-import hashlib
 import os
-import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from starlette.requests import Request
-from starlette.responses import Response
-
+from benchyard.api.made_reports import MadeReports, Report
 from benchyard.engine.clock import now_ms
 from benchyard.engine.jobs.service import Jobs
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
@@ -24,19 +18,16 @@ from benchyard.reports.report_subjects import RUN_PATHS
 from benchyard.reports.trial_table import paths_of
 from benchyard.workers.workers import WorkerLimits, Workers
 
+__all__ = ["JobReports", "Report", "ScenarioGroups"]
+
 SMALL_JOB = 200
 """Number of trials up to which a job is counted on the event loop, within a few milliseconds."""
 _LIMITS = WorkerLimits(seconds=300.0, memory_bytes=16 * 1024**3, output_bytes=1024**3)
-_REMEMBERED_BYTES = 64 * 1024**2
 _SETTLED_MS = 60_000
 """Time after the end of a job during which its trials may still be ending."""
 _MODULE = "benchyard.reports.job_reports"
 _STAGES_OF = 1_000
 """Trials of a large job on which the lengths of stages are measured."""
-_LEAST_SECONDS = 0.5
-_PAUSE = 10.0
-"""A report of what is still running is made again after so many times its own duration, at the earliest."""
-_MOST_RECENT = 64
 
 
 @dataclass(frozen=True)
@@ -47,41 +38,12 @@ class ScenarioGroups:
     by_scenario: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Report:
-    """A report as compressed JSON."""
-
-    packed: bytes
-
-    @property
-    def text(self) -> bytes:
-        """Return the JSON."""
-        return gzip.decompress(self.packed)
-
-    @property
-    def tag(self) -> str:
-        """Return the entity tag of its content."""
-        return f'"{hashlib.sha256(self.packed).hexdigest()[:32]}"'
-
-    def respond(self, request: Request) -> Response:
-        """Return it as an answer: compressed where the client takes that, or as not modified."""
-        headers = {"etag": self.tag, "vary": "accept-encoding", "cache-control": "no-cache"}
-        if self.tag in [each.strip() for each in request.headers.get("if-none-match", "").split(",")]:
-            return Response(status_code=304, headers=headers)
-        if "gzip" in request.headers.get("accept-encoding", ""):
-            headers["content-encoding"] = "gzip"
-            return Response(self.packed, media_type="application/json", headers=headers)
-        return Response(self.text, media_type="application/json", headers=headers)
-
-
 class JobReports:
     """Makes the views of jobs, and remembers those of jobs that no longer change."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._known: OrderedDict[object, Report] = OrderedDict()
-        self._size = 0
-        self._recent: OrderedDict[object, _Recent] = OrderedDict()
+        self._made_before = MadeReports()
 
     async def short(self, jobs: Jobs, job: Job) -> BenchmarkJobView:
         """Return a job with its outcomes, without their scenarios."""
@@ -93,12 +55,11 @@ class JobReports:
     ) -> Report:
         """Return a job with its outcomes."""
         key = (job.id, _version(job), with_scenarios, suspect)
-        if (known := self._known.get(key)) is not None:
-            self._known.move_to_end(key)
+        if (known := self._made_before.find(key)) is not None:
             return known
         report = Report(await self._made(jobs, job, suspect, with_scenarios=with_scenarios))
         if _is_settled(job):
-            self._remember(key, report)
+            self._made_before.remember(key, report)
         return report
 
     async def report(
@@ -118,7 +79,7 @@ class JobReports:
                 os.close(descriptor)
 
         key = ("report", job.id, _version(job), suspect, groups and groups.key)
-        return await self._shared(key, make, is_settled=_is_settled(job))
+        return await self._made_before.get(key, make, is_settled=_is_settled(job))
 
     async def table(
         self, jobs: Jobs, job: Job, columns: Sequence[str], suspect: SuspectRule | None
@@ -135,7 +96,7 @@ class JobReports:
                 os.close(descriptor)
 
         key = ("table", job.id, _version(job), suspect, tuple(columns))
-        return await self._shared(key, make, is_settled=_is_settled(job))
+        return await self._made_before.get(key, make, is_settled=_is_settled(job))
 
     async def run_report(
         self,
@@ -162,7 +123,7 @@ class JobReports:
                 os.close(descriptor)
 
         key = ("run", run.id, run.state, run.score, run.name, run.is_closing, groups and groups.key)
-        return await self._shared(key, make, is_settled=False)
+        return await self._made_before.get(key, make, is_settled=False)
 
     async def compare(
         self,
@@ -211,59 +172,6 @@ class JobReports:
     async def _call(self, function: str, descriptor: int, parameters: Mapping[str, object]) -> bytes:
         made: bytes = await self._workers.call(f"{_MODULE}:{function}", descriptor, parameters, _LIMITS)
         return made
-
-    async def _shared(
-        self, key: object, make: Callable[[], Awaitable[Report]], *, is_settled: bool
-    ) -> Report:
-        """Return what is remembered or was made a moment ago; all who ask meanwhile wait for one making.
-
-        What is still changing is made again at most after ten times as long as it took, so that polls take no
-        more than a tenth of a processor, however large it is and however many there are.
-        """
-        if (known := self._known.get(key)) is not None:
-            self._known.move_to_end(key)
-            return known
-        recent = self._recent.get(key)
-        if recent is None or recent.is_stale:
-            recent = self._recent[key] = _Recent(asyncio.ensure_future(make()), time.monotonic())
-            recent.making.add_done_callback(recent.end)
-            while len(self._recent) > _MOST_RECENT:
-                self._recent.popitem(last=False)
-        report = await asyncio.shield(recent.making)
-        if is_settled and key not in self._known:
-            self._remember(key, report)
-            self._recent.pop(key, None)
-        return report
-
-    def _remember(self, key: object, report: Report) -> None:
-        self._known[key] = report
-        self._size += len(report.packed)
-        while self._size > _REMEMBERED_BYTES:
-            _, dropped = self._known.popitem(last=False)
-            self._size -= len(dropped.packed)
-
-
-class _Recent:
-    """A report that is being made, or was made a moment ago."""
-
-    def __init__(self, making: "asyncio.Future[Report]", begin: float) -> None:
-        self.making = making
-        self._begin = begin
-        self._end: float | None = None
-
-    def end(self, making: "asyncio.Future[Report]") -> None:
-        """Note when it was made; a failure is told to those who wait, and not remembered."""
-        self._end = time.monotonic()
-        if making.cancelled() or making.exception() is not None:
-            self._end = -1.0
-
-    @property
-    def is_stale(self) -> bool:
-        """Tell whether it is time to make it again."""
-        if self._end is None:
-            return False
-        pause = max(_LEAST_SECONDS, _PAUSE * (self._end - self._begin))
-        return time.monotonic() > self._end + pause
 
 
 def _clusters(groups: ScenarioGroups | None) -> dict[str, object]:
