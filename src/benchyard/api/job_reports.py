@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchyard.api.made_reports import MadeReports, Report
+from benchyard.api.report_cache import Report, ReportCache
 from benchyard.engine.clock import now_ms
 from benchyard.engine.jobs.service import Jobs
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
@@ -43,7 +43,7 @@ class JobReports:
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._made_before = MadeReports()
+        self._cache = ReportCache()
 
     async def short(self, jobs: Jobs, job: Job) -> BenchmarkJobView:
         """Return a job with its outcomes, without their scenarios."""
@@ -55,11 +55,11 @@ class JobReports:
     ) -> Report:
         """Return a job with its outcomes."""
         key = (job.id, _version(job), with_scenarios, suspect)
-        if (known := self._made_before.find(key)) is not None:
+        if (known := self._cache.find(key)) is not None:
             return known
         report = Report(await self._made(jobs, job, suspect, with_scenarios=with_scenarios))
         if _is_settled(job):
-            self._made_before.remember(key, report)
+            self._cache.remember(key, report)
         return report
 
     async def report(
@@ -79,7 +79,7 @@ class JobReports:
                 os.close(descriptor)
 
         key = ("report", job.id, _version(job), suspect, groups and groups.key)
-        return await self._made_before.get(key, make, is_settled=_is_settled(job))
+        return await self._cache.get(key, make, is_settled=_is_settled(job))
 
     async def table(
         self, jobs: Jobs, job: Job, columns: Sequence[str], suspect: SuspectRule | None
@@ -96,7 +96,7 @@ class JobReports:
                 os.close(descriptor)
 
         key = ("table", job.id, _version(job), suspect, tuple(columns))
-        return await self._made_before.get(key, make, is_settled=_is_settled(job))
+        return await self._cache.get(key, make, is_settled=_is_settled(job))
 
     async def run_report(
         self,
@@ -123,7 +123,7 @@ class JobReports:
                 os.close(descriptor)
 
         key = ("run", run.id, run.state, run.score, run.name, run.is_closing, groups and groups.key)
-        return await self._made_before.get(key, make, is_settled=False)
+        return await self._cache.get(key, make, is_settled=False)
 
     async def compare(
         self,

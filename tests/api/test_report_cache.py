@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from benchyard.api.made_reports import MadeReports, Report
+from benchyard.api.report_cache import Report, ReportCache
 
 
 def _maker(made: list[int], *, fails: bool = False) -> Callable[[], Awaitable[Report]]:
@@ -21,7 +21,7 @@ def _maker(made: list[int], *, fails: bool = False) -> Callable[[], Awaitable[Re
 
 def test_all_who_ask_at_once_wait_for_one_making() -> None:
     async def main() -> None:
-        reports, made = MadeReports(), list[int]()
+        reports, made = ReportCache(), list[int]()
         asked = (reports.get("running", _maker(made), is_settled=False) for _ in range(10))
         assert {report.packed for report in await asyncio.gather(*asked)} == {b"report 1"}
         # A moment later it is still the same one.
@@ -34,7 +34,7 @@ def test_all_who_ask_at_once_wait_for_one_making() -> None:
 
 def test_a_report_that_no_longer_changes_is_remembered() -> None:
     async def main() -> None:
-        reports, made = MadeReports(), list[int]()
+        reports, made = ReportCache(), list[int]()
         first = await reports.get("ended", _maker(made), is_settled=True)
         assert reports.find("ended") is first
         assert await reports.get("ended", _maker(made), is_settled=True) is first
@@ -45,7 +45,7 @@ def test_a_report_that_no_longer_changes_is_remembered() -> None:
 
 def test_a_failure_is_told_and_tried_again() -> None:
     async def main() -> None:
-        reports, made = MadeReports(), list[int]()
+        reports, made = ReportCache(), list[int]()
         with pytest.raises(ValueError, match="it broke"):
             await reports.get("running", _maker(made, fails=True), is_settled=False)
         assert (await reports.get("running", _maker(made), is_settled=False)).packed == b"report 2"

@@ -45,7 +45,7 @@ class Report:
         return Response(self.text, media_type="application/json", headers=headers)
 
 
-class MadeReports:
+class ReportCache:
     """The reports that were made, by key."""
 
     def __init__(self) -> None:
