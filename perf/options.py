@@ -18,7 +18,7 @@ class Options:
     cycles: int = 24_000
     """Of `soak`, unless its minutes are over first."""
     trials: int = 10_000
-    """Of the large job, in `jobs`."""
+    """Of the large job, in `jobs`; of ten times as many in `reports`."""
     minutes: float = 60.0
     """Of `soak`."""
     before: str = ""

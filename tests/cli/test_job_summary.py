@@ -33,6 +33,7 @@ def test_tokens_cost_and_pass_at_k_are_shown_when_they_are_known(capfd: pytest.C
     assert "2,000" in shown
     assert "$0.5000" in shown
     assert "@1 0.500  @2 1.000" in shown
+    assert "^1 0.500  ^2 0.000" in shown
     plain = printed(job(state=JobState.COMPLETED), [trial(1.0)], capfd, extended=False)
     assert "TOKENS" not in plain
     assert "COST" not in plain
@@ -150,7 +151,8 @@ def test_ten_thousand_trials_are_shown_in_a_moment(capfd: pytest.CaptureFixture[
     summarize(view, extended=False)
     assert time.process_time() - begin < 1.0, "usually a tenth of that"
     shown = capfd.readouterr().out
-    assert "they differ on 5000 of 5000 scenarios" in shown
+    assert "agent-1 against agent-0: +0.500 (+0.499 to +0.501)" in shown
+    assert "more than chance" in shown
     assert "and 4980 more; -e shows all" in shown
 
 

@@ -41,6 +41,6 @@ def test_the_demo_branches_devboxes_and_cleans_up(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout
     assert "left:\n    first draft\n    a happy end\n" in ended.stdout
     assert "right:\n    first draft\n    a sad end\n" in ended.stdout
-    assert "they differ on 12 of 12 scenarios" in ended.stdout
+    assert "on 12 scenarios: more than chance" in ended.stdout
     assert list(tmp_path.iterdir()) == []
     assert processes_with(str(tmp_path)) == []

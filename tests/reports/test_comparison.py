@@ -3,7 +3,7 @@
 from typing import Any
 
 from benchyard.models.jobs import BenchmarkOutcome, JobState
-from benchyard.reports.comparison import agent_labels, brief, compare_agents, suspects
+from benchyard.reports.comparison import agent_labels, brief, compare_agents, differences_to_first, suspects
 from benchyard.reports.outcomes import outcomes
 from tests.reports.scenes import job, trial
 
@@ -64,3 +64,48 @@ def test_a_version_is_left_out_only_where_names_stay_apart() -> None:
     }
     assert brief(["mine@1", "mine@2", "@team/mine@3:m"]) == {"@team/mine@3:m": "@team/mine:m"}
     assert brief(["mine@1", "mine"]) == {}
+
+
+def _tested(scores: list[list[float]], attempts: int = 1) -> list[tuple[str, float, float]]:
+    """What is told of agents with these scores of each attempt at each scenario."""
+    trials = [
+        trial(score, agent=agent, scenario=index // attempts, attempt=index % attempts + 1)
+        for agent, row in enumerate(scores)
+        for index, score in enumerate(row)
+    ]
+    made = job(len(scores), len(scores[0]) // attempts, attempts, JobState.COMPLETED)
+    found = differences_to_first(outcomes(made, trials, with_scenarios=True))
+    return [(each.label, each.mean, round(each.p, 6)) for each in found]
+
+
+def test_agents_are_tested_against_the_first_with_all_their_attempts() -> None:
+    good, bad = [1.0] * 12, [0.0] * 12
+    assert _tested([good, bad]) == [("agent-1", -1.0, round(2 / 2**12, 6))]
+    assert _tested([good, good]) == [("agent-1", 0.0, 1.0)]
+    # With Holm's correction, and two agents against the first.
+    assert _tested([good, bad, good]) == [("agent-1", -1.0, round(4 / 2**12, 6)), ("agent-2", 0.0, 1.0)]
+    several = _tested([[1.0, 0.0] * 6, bad], attempts=2)
+    assert several == [("agent-1", -0.5, round(2 / 2**6, 6))]
+
+
+def test_graded_scores_are_tested_by_their_differences() -> None:
+    ((_, mean, p),) = _tested([[0.2, 0.4, 0.3, 0.5], [0.5, 0.6, 0.6, 0.9]])
+    assert mean == 0.3
+    assert 0.005 < p < 0.02
+    assert _tested([[0.0] * 8, [0.5] * 8]) == [("agent-1", 0.5, round(2 / 2**8, 6))]
+
+
+def test_scenarios_that_only_one_has_scored_are_left_out() -> None:
+    found = outcomes(
+        job(agents=2, scenarios=2, state=JobState.COMPLETED),
+        [
+            trial(1.0),
+            trial(1.0, scenario=1),
+            trial(0.0, agent=1),
+            trial(failure="scorer", agent=1, scenario=1),
+        ],
+        with_scenarios=True,
+    )
+    (difference,) = differences_to_first(found)
+    assert (difference.n, difference.is_real) == (1, False)
+    assert differences_to_first([*found[:1], outcome("other")]) == []

@@ -51,6 +51,8 @@ def test_a_scenario_is_one_row_and_what_was_superseded_is_only_told() -> None:
     told = [(each.attempt, each.retry, each.is_superseded) for each in row.attempts]
     assert told == [(1, 0, True), (1, 1, False), (2, 0, False), (3, 0, False)]
     assert found.pass_at_k == {"1": 0.5, "2": 1.0}
+    assert (found.pass_all_k, found.pass_scenarios) == ({"1": 0.5, "2": 0.0}, {"1": 1, "2": 1})
+    assert found.score_bounds == pytest.approx((1 / 3, 2 / 3))
     assert found.usage == {"cost_usd": 0.875, "tokens": 9}
     assert (found.n_trials, found.unscored, found.n_passed, found.average_score) == (3, 1, 0, 1.0)
 

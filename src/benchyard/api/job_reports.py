@@ -1,56 +1,41 @@
-"""Views and comparisons of jobs for routes: of large jobs made in workers, of ended ones remembered."""
+"""Views, reports, tables and comparisons of jobs for routes: made in workers, of ended jobs remembered."""
 
 import gzip
-import hashlib
 import os
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from starlette.requests import Request
-from starlette.responses import Response
-
+from benchyard.api.report_cache import Report, ReportCache
 from benchyard.engine.clock import now_ms
 from benchyard.engine.jobs.service import Jobs
+from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, Job
+from benchyard.models.runs import BenchmarkRun
 from benchyard.models.trials import SuspectRule
+from benchyard.reports.attempt_cells import STAGE_PATHS, TRIAL_PATHS
 from benchyard.reports.outcomes import job_view
+from benchyard.reports.report_subjects import RUN_PATHS
+from benchyard.reports.trial_table import paths_of
 from benchyard.workers.workers import WorkerLimits, Workers
+
+__all__ = ["JobReports", "Report", "ScenarioGroups"]
 
 SMALL_JOB = 200
 """Number of trials up to which a job is counted on the event loop, within a few milliseconds."""
 _LIMITS = WorkerLimits(seconds=300.0, memory_bytes=16 * 1024**3, output_bytes=1024**3)
-_REMEMBERED_BYTES = 64 * 1024**2
 _SETTLED_MS = 60_000
 """Time after the end of a job during which its trials may still be ending."""
 _MODULE = "benchyard.reports.job_reports"
+_STAGES_OF = 1_000
+"""Trials of a large job on which the lengths of stages are measured."""
 
 
 @dataclass(frozen=True)
-class Report:
-    """A report as compressed JSON."""
+class ScenarioGroups:
+    """Groups of scenarios by a metadata key: those of one group may succeed and fail together."""
 
-    packed: bytes
-
-    @property
-    def text(self) -> bytes:
-        """Return the JSON."""
-        return gzip.decompress(self.packed)
-
-    @property
-    def tag(self) -> str:
-        """Return the entity tag of its content."""
-        return f'"{hashlib.sha256(self.packed).hexdigest()[:32]}"'
-
-    def respond(self, request: Request) -> Response:
-        """Return it as an answer: compressed where the client takes that, or as not modified."""
-        headers = {"etag": self.tag, "vary": "accept-encoding", "cache-control": "no-cache"}
-        if self.tag in [each.strip() for each in request.headers.get("if-none-match", "").split(",")]:
-            return Response(status_code=304, headers=headers)
-        if "gzip" in request.headers.get("accept-encoding", ""):
-            headers["content-encoding"] = "gzip"
-            return Response(self.packed, media_type="application/json", headers=headers)
-        return Response(self.text, media_type="application/json", headers=headers)
+    key: str
+    by_scenario: Mapping[str, str]
 
 
 class JobReports:
@@ -58,8 +43,7 @@ class JobReports:
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._known: OrderedDict[object, Report] = OrderedDict()
-        self._size = 0
+        self._cache = ReportCache()
 
     async def short(self, jobs: Jobs, job: Job) -> BenchmarkJobView:
         """Return a job with its outcomes, without their scenarios."""
@@ -71,13 +55,75 @@ class JobReports:
     ) -> Report:
         """Return a job with its outcomes."""
         key = (job.id, _version(job), with_scenarios, suspect)
-        if (known := self._known.get(key)) is not None:
-            self._known.move_to_end(key)
+        if (known := self._cache.find(key)) is not None:
             return known
         report = Report(await self._made(jobs, job, suspect, with_scenarios=with_scenarios))
         if _is_settled(job):
-            self._remember(key, report)
+            self._cache.remember(key, report)
         return report
+
+    async def report(
+        self, jobs: Jobs, job: Job, suspect: SuspectRule | None, groups: ScenarioGroups | None
+    ) -> Report:
+        """Return the report of a job."""
+
+        async def make() -> Report:
+            parameters = {"job": job.model_dump(mode="json"), "suspect": suspect, **_clusters(groups)}
+            descriptor = os.memfd_create("trials", os.MFD_CLOEXEC)
+            try:
+                await jobs.write_rows(job.id, list(TRIAL_PATHS.values()), descriptor)
+                share = _STAGES_OF / max(1, job.n_trials)
+                await jobs.write_rows(job.id, list(STAGE_PATHS.values()), descriptor, share)
+                return Report(await self._call("make_job_report", descriptor, parameters))
+            finally:
+                os.close(descriptor)
+
+        key = ("report", job.id, _version(job), suspect, groups and groups.key)
+        return await self._cache.get(key, make, is_settled=_is_settled(job))
+
+    async def table(
+        self, jobs: Jobs, job: Job, columns: Sequence[str], suspect: SuspectRule | None
+    ) -> Report:
+        """Return the trials of a job as columns."""
+
+        async def make() -> Report:
+            parameters = {"job": job.model_dump(mode="json"), "columns": list(columns), "suspect": suspect}
+            descriptor = os.memfd_create("trials", os.MFD_CLOEXEC)
+            try:
+                await jobs.write_rows(job.id, paths_of(columns), descriptor)
+                return Report(await self._call("make_trial_table", descriptor, parameters))
+            finally:
+                os.close(descriptor)
+
+        key = ("table", job.id, _version(job), suspect, tuple(columns))
+        return await self._cache.get(key, make, is_settled=_is_settled(job))
+
+    async def run_report(
+        self,
+        runs: BenchmarkRuns,
+        run: BenchmarkRun,
+        benchmark_name: str,
+        names: Mapping[str, str],
+        groups: ScenarioGroups | None,
+    ) -> Report:
+        """Return the report of a benchmark run."""
+        parameters = {
+            "run": run.model_dump(mode="json", exclude={"profile"}),
+            "benchmark_name": benchmark_name,
+            "names": dict(names),
+            **_clusters(groups),
+        }
+
+        async def make() -> Report:
+            descriptor = os.memfd_create("runs", os.MFD_CLOEXEC)
+            try:
+                await runs.write_rows(run.id, list(RUN_PATHS.values()), descriptor)
+                return Report(await self._call("make_run_report", descriptor, parameters))
+            finally:
+                os.close(descriptor)
+
+        key = ("run", run.id, run.state, run.score, run.name, run.is_closing, groups and groups.key)
+        return await self._cache.get(key, make, is_settled=False)
 
     async def compare(
         self,
@@ -121,17 +167,19 @@ class JobReports:
         try:
             for job in wanted:
                 await jobs.write_trials(job.id, descriptor)
-            made: bytes = await self._workers.call(f"{_MODULE}:{function}", descriptor, parameters, _LIMITS)
-            return made
+            return await self._call(function, descriptor, parameters)
         finally:
             os.close(descriptor)
 
-    def _remember(self, key: object, report: Report) -> None:
-        self._known[key] = report
-        self._size += len(report.packed)
-        while self._size > _REMEMBERED_BYTES:
-            _, dropped = self._known.popitem(last=False)
-            self._size -= len(dropped.packed)
+    async def _call(self, function: str, descriptor: int, parameters: Mapping[str, object]) -> bytes:
+        made: bytes = await self._workers.call(f"{_MODULE}:{function}", descriptor, parameters, _LIMITS)
+        return made
+
+
+def _clusters(groups: ScenarioGroups | None) -> dict[str, object]:
+    if groups is None:
+        return {"clusters": None, "cluster_key": None}
+    return {"clusters": dict(groups.by_scenario), "cluster_key": groups.key}
 
 
 def _version(job: Job) -> object:

@@ -468,7 +468,7 @@ class BenchmarkOutcome(Model):
     n_canceled: int = 0
     n_trials: int = 0
     n_passed: int = 0
-    """Number of scenarios with a mean of 1."""
+    """Number of scenarios with a mean of 1: of several attempts, all passed (pass^k)."""
     n_errors: int = 0
     """Number of scenarios without any completed attempt."""
     unscored: int = 0
@@ -480,6 +480,13 @@ class BenchmarkOutcome(Model):
     suspect: SuspectRule = "keep"
     """Treatment of those trials in the means and pass@k: with `zero` they count 0."""
     pass_at_k: dict[str, float] = Field(default_factory=dict)
+    """The chance that any of k attempts passes, by k."""
+    pass_all_k: dict[str, float] = Field(default_factory=dict)
+    """The chance that all of k attempts pass (pass^k), by k."""
+    pass_scenarios: dict[str, int] = Field(default_factory=dict)
+    """The number of scenarios with at least k attempts that count, by k; the others are left out of both."""
+    score_bounds: tuple[float, float] | None = None
+    """The mean with every unscored attempt counted as 0, and as 1; None without unscored attempts."""
     usage: dict[str, float] = Field(default_factory=dict)
     rewards: dict[str, float] = Field(default_factory=dict)
     """Mean over scenarios by reward name, computed like the mean score; a trial without the name counts 0."""

@@ -3,10 +3,13 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchyard.models.jobs import BenchmarkOutcome, ScenarioOutcome
 from benchyard.models.trials import OutcomeState
+from benchyard.reports.statistics.differences import Stratum, exact_test, paired_difference, sign_test
+from benchyard.reports.statistics.multiple_tests import holm
+from benchyard.reports.statistics.verdicts import difference_bounds
 
 _VERSION = re.compile(r"(?<=.)@[^:#]*")
 
@@ -26,6 +29,12 @@ class ScenarioComparison:
     def differs(self) -> bool:
         """Tell whether the scenario separates the agents: at least two have scores, and these differ."""
         return len({score for score in self.scores if score is not None}) > 1
+
+    @property
+    def spread(self) -> float:
+        """Return how far the best agent is from the worst."""
+        known = [score for score in self.scores if score is not None]
+        return max(known) - min(known) if known else 0.0
 
 
 @dataclass(frozen=True)
@@ -101,3 +110,76 @@ def compare_agents(outcomes: Sequence[BenchmarkOutcome]) -> list[ScenarioCompari
         )
         for id, name in names.items()
     ]
+
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class AgentDifference:
+    """An agent against the first of its job, on the scenarios that both have scored."""
+
+    label: str
+    first: str
+    mean: float
+    low: float
+    high: float
+    p: float
+    """Corrected for the number of agents that are held against the first (Holm)."""
+    n: int
+
+    @property
+    def is_real(self) -> bool:
+        """Tell whether it is more than chance makes in one of 20 cases."""
+        return self.p <= LEVEL
+
+
+def differences_to_first(outcomes: Sequence[BenchmarkOutcome]) -> list[AgentDifference]:
+    """Return the difference of each agent to the first, tested on the scenarios that both have scored."""
+    labels = agent_labels(outcomes)
+    held = [{row.scenario_definition_id: row for row in outcome.scenario_outcomes} for outcome in outcomes]
+    found = []
+    for label, rows in zip(labels[1:], held[1:], strict=True):
+        pairs = [(held[0][id], rows[id]) for id in held[0] if id in rows]
+        if (difference := _difference(label, labels[0], pairs)) is not None:
+            found.append(difference)
+    adjusted = holm([each.p for each in found])
+    return [replace(each, p=p) for each, p in zip(found, adjusted, strict=True)]
+
+
+def _difference(
+    label: str, first: str, pairs: Sequence[tuple[ScenarioOutcome, ScenarioOutcome]]
+) -> AgentDifference | None:
+    values, strata = [], []
+    for before, after in pairs:
+        a, b = counted_score(before), counted_score(after)
+        if a is not None and b is not None:
+            values.append(b - a)
+            strata.append(_stratum(before, a, after, b))
+    difference, bounds = paired_difference(values), difference_bounds(values)
+    if difference is None or bounds is None:
+        return None
+    known = [each for each in strata if each is not None]
+    p = exact_test(known).p
+    if len(known) < len(strata):
+        # Graded scores are no counts of passes.
+        p = sign_test(values) if difference.p is None else difference.p
+    return AgentDifference(label, first, bounds.mean, bounds.low, bounds.high, p, difference.n)
+
+
+def _stratum(before: ScenarioOutcome, a: float, after: ScenarioOutcome, b: float) -> Stratum | None:
+    """Return the passes of both at a scenario; None where scores between 0 and 1 were given."""
+    passed_a, tried_a = _passes(before, a)
+    passed_b, tried_b = _passes(after, b)
+    is_plain = abs(passed_a - a * tried_a) < _CLOSE and abs(passed_b - b * tried_b) < _CLOSE
+    return Stratum(passed_a, tried_a, passed_b, tried_b) if is_plain else None
+
+
+_CLOSE = 1e-6
+
+
+def _passes(row: ScenarioOutcome, score: float) -> tuple[int, int]:
+    counts = Counter(attempt.outcome for attempt in row.attempts if not attempt.is_superseded)
+    tried = counts["passed"] + counts["not_passed"] + counts["crashed"]
+    # Servers of other makes list no attempts.
+    return (counts["passed"], tried) if tried else (round(score), 1)

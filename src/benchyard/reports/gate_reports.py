@@ -1,18 +1,15 @@
 """Verdicts of gates for other programs: Markdown for a pull request, and JUnit."""
 
-import html
 import re
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from benchyard.models.comparisons import ComparisonView, DifferenceView, GateView
+from benchyard.reports.markdown import plain
 
 MOST_FLIPS = 10
 _MARKS = {"pass": "passed", "fail": "FAILED", "inconclusive": "inconclusive"}
-_SPECIAL = re.compile(r"([\\`*_\[\]|~])")
-_NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_LONGEST = 200
 
 
 def markdown(gates: Sequence[GateView]) -> str:
@@ -21,18 +18,18 @@ def markdown(gates: Sequence[GateView]) -> str:
     for gate in gates:
         lines.append(_row(gate))
     for gate in gates:
-        lines += ["", f"**{_plain(gate.comparison.b.label)}**: {_plain(gate.reason)}"]
+        lines += ["", f"**{plain(gate.comparison.b.label)}**: {plain(gate.reason)}"]
         if gate.verdict == "inconclusive":
             lines.append(f"{deciding_text(gate)}.")
         lines += _flips(gate.comparison)
-        lines += [f"- {_plain(note)}" for note in gate.comparison.notes]
+        lines += [f"- {plain(note)}" for note in gate.comparison.notes]
     return "\n".join(lines) + "\n"
 
 
 def _row(gate: GateView) -> str:
     view = gate.comparison
     cells = [
-        _plain(view.b.label),
+        plain(view.b.label),
         _score(view.a.score.mean if view.a.score else None),
         _score(view.b.score.mean if view.b.score else None),
         interval_text(view.difference) if view.difference else "-",
@@ -47,7 +44,7 @@ def _flips(view: ComparisonView) -> list[str]:
         return []
     lines = ["", "| scenario | first | second | p |", "|---|---|---|---|"]
     for row in view.scenarios[:MOST_FLIPS]:
-        lines.append(f"| {_plain(row.scenario_name)} | {row.a:.3f} | {row.b:.3f} | {row.p:.3g} |")
+        lines.append(f"| {plain(row.scenario_name)} | {row.a:.3f} | {row.b:.3f} | {row.p:.3g} |")
     if len(view.scenarios) > MOST_FLIPS:
         lines.append(f"| and {len(view.scenarios) - MOST_FLIPS} more | | | |")
     return [*lines, ""]
@@ -89,11 +86,6 @@ def junit(gates: Sequence[GateView]) -> str:
 
 def _score(score: float | None) -> str:
     return "-" if score is None else f"{score:.3f}"
-
-
-def _plain(text: str) -> str:
-    """Return text that Markdown shows as it is, on one line: names may have any characters."""
-    return _SPECIAL.sub(r"\\\1", html.escape(_NOT_PRINTED.sub(" ", text[:_LONGEST]), quote=False))
 
 
 def _xml(text: str) -> str:

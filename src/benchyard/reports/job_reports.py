@@ -5,6 +5,7 @@ A job may have 100,000 trials: to read and count them takes seconds, in which th
 
 import gc
 import gzip
+import json
 import time
 from collections.abc import Mapping
 from typing import Any, BinaryIO
@@ -12,9 +13,14 @@ from typing import Any, BinaryIO
 from pydantic import BaseModel, ValidationError
 
 from benchyard.models.jobs import ENDED_JOBS, Job
+from benchyard.models.runs import BenchmarkRun
 from benchyard.models.trials import SuspectRule, Trial
+from benchyard.reports.attempt_cells import read_cells, stage_lengths
+from benchyard.reports.attempt_report import make_report
 from benchyard.reports.outcomes import job_view
 from benchyard.reports.paired_comparison import Side, compare
+from benchyard.reports.report_subjects import job_subject, most_attempts, run_rows, run_subject
+from benchyard.reports.trial_table import make_table
 
 _FAST = 1
 """Level of compression that costs a fraction of the counting."""
@@ -55,6 +61,53 @@ def make_comparison(
         for job, agent in zip((a, b), agents, strict=True)
     ]
     return _packed(compare(sides[0], sides[1], clusters, cluster_key, margin))
+
+
+def make_job_report(
+    content: BinaryIO,
+    job: Mapping[str, Any],
+    suspect: SuspectRule | None,
+    clusters: Mapping[str, str] | None,
+    cluster_key: str | None,
+) -> bytes:
+    """Return the report of a job as compressed JSON.
+
+    The content has two lines: values of its trials, and the stages of some of them.
+    """
+    gc.disable()
+    subject = job_subject(Job.model_validate(job), suspect, clusters, cluster_key)
+    rows, stages = json.loads(content.readline()), json.loads(content.readline())
+    found = read_cells(
+        rows, len(subject.agents), len(subject.scenario_ids), subject.rule, is_over=subject.is_over
+    )
+    return _packed(make_report(subject, found, stage_lengths(stages, len(subject.agents))))
+
+
+def make_run_report(
+    content: BinaryIO,
+    run: Mapping[str, Any],
+    benchmark_name: str,
+    names: Mapping[str, str],
+    clusters: Mapping[str, str] | None,
+    cluster_key: str | None,
+) -> bytes:
+    """Return the report of a benchmark run as compressed JSON; the content has values of its runs."""
+    gc.disable()
+    whole = BenchmarkRun.model_validate(run)
+    rows = run_rows(json.loads(content.readline()), whole, names)
+    subject = run_subject(whole, benchmark_name, most_attempts(rows), clusters, cluster_key)
+    found = read_cells(rows, 1, len(subject.scenario_ids), subject.rule, is_over=subject.is_over)
+    return _packed(make_report(subject, found))
+
+
+def make_trial_table(
+    content: BinaryIO, job: Mapping[str, Any], columns: list[str], suspect: SuspectRule | None
+) -> bytes:
+    """Return the trials of a job as columns, as compressed JSON; the content has values of them."""
+    gc.disable()
+    whole = Job.model_validate(job)
+    rule = suspect or whole.orchestrator.suspect_rule
+    return _packed(make_table(whole, json.loads(content.readline()), columns, rule))
 
 
 def read_trials(job: Job, content: BinaryIO) -> list[Trial]:

@@ -18,7 +18,7 @@ from benchyard.models.jobs import (
     ScenarioOutcome,
 )
 from benchyard.models.trials import NEARLY_PASSED, OutcomeState, SuspectRule, Trial, TrialState
-from benchyard.reports.statistics.attempts import pass_at_k
+from benchyard.reports.statistics.attempts import pass_all_k, pass_at_k, pass_scenarios
 from benchyard.reports.statistics.means import estimate
 from benchyard.reports.times import job_times, working_ms
 
@@ -83,6 +83,7 @@ def _outcome(
     states = Counter(row.speaker.state for row in rows)
     scores = [row.score for row in rows if row.score is not None]
     mean = estimate(scores)
+    counts = [(len(row.scores), row.n_passed) for row in rows]
     return BenchmarkOutcome(
         agent_name=config.name,
         model_name=config.model_name,
@@ -99,7 +100,10 @@ def _outcome(
         mean_score=mean.mean if mean else None,
         mean_low=mean.low if mean else None,
         mean_high=mean.high if mean else None,
-        pass_at_k=pass_at_k(((len(row.scores), row.n_passed) for row in rows), job.orchestrator.attempts),
+        pass_at_k=pass_at_k(counts, job.orchestrator.attempts),
+        pass_all_k=pass_all_k(counts, job.orchestrator.attempts),
+        pass_scenarios=pass_scenarios(counts, job.orchestrator.attempts),
+        score_bounds=_score_bounds(rows),
         unscored=sum(row.unscored for row in rows),
         attempts=_attempts([trial for row in rows for trial in row.counting], rule),
         n_suspect=sum(len(row.suspect) for row in rows),
@@ -109,6 +113,16 @@ def _outcome(
         duration_ms=working_ms(trials),
         scenario_outcomes=[_scenario(row) for row in rows] if with_scenarios else [],
     )
+
+
+def _score_bounds(rows: Sequence[_Row]) -> tuple[float, float] | None:
+    """Return the mean with all unscored attempts as 0, and as 1; None without any."""
+    if not any(row.unscored for row in rows):
+        return None
+    known = [row for row in rows if row.scores or row.unscored]
+    low = fmean(sum(row.scores) / (len(row.scores) + row.unscored) for row in known)
+    share = fmean(row.unscored / (len(row.scores) + row.unscored) for row in known)
+    return round(low, 9), round(low + share, 9)
 
 
 def _scenario(row: _Row) -> ScenarioOutcome:

@@ -20,6 +20,7 @@ from benchyard.reports.statistics.differences import (
     odds_ratio,
     paired_difference,
     permutation_test,
+    sign_test,
 )
 from benchyard.reports.statistics.means import standard_error
 
@@ -138,6 +139,12 @@ def test_graded_scores_are_tested_by_shuffled_labels() -> None:
 def test_shuffled_labels_agree_with_the_exact_test_where_scores_are_0_and_1() -> None:
     pairs: list[tuple[list[float], list[float]]] = [([0.0], [1.0])] * 9 + [([1.0], [0.0])] * 2
     assert permutation_test(pairs, 20_000) == pytest.approx(exact_test([WON] * 9 + [LOST] * 2).p, abs=0.01)
+
+
+def test_differences_without_a_spread_are_tested_by_their_signs() -> None:
+    assert sign_test([0.5] * 10) == pytest.approx(2 / 2**10)
+    assert sign_test([0.5] * 5 + [-0.5] * 5 + [0.0]) == 1.0
+    assert sign_test([]) == 1.0
 
 
 def test_the_odds_ratio_is_that_of_r() -> None:

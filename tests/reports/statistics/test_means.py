@@ -96,6 +96,13 @@ def test_scores_outside_of_0_and_1_get_students_interval() -> None:
     assert estimate([]) is None
 
 
+def test_scores_that_hardly_differ_have_an_interval_all_the_same() -> None:
+    for tiny in (1e-300, 1.9604717425055423e-153, 1e-20):
+        found = estimate([0.0, tiny])
+        assert found is not None
+        assert 0.0 <= found.low <= found.mean <= found.high < 1.0
+
+
 def test_bounds_of_a_mean_with_unscored_scenarios() -> None:
     assert unscored_bounds([1.0, 0.0], 2) == (0.25, 0.75)
     assert unscored_bounds([], 3) == (0.0, 1.0)

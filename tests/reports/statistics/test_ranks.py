@@ -46,6 +46,13 @@ def test_the_standing_tells_apart_what_is_more_than_chance() -> None:
     assert standing([]).ranks == []
 
 
+def test_the_same_difference_everywhere_is_told_by_the_number_of_scenarios() -> None:
+    assert standing([[1.0] * 5, [0.0] * 5]).groups == [[0, 1]]
+    assert standing([[1.0] * 6, [0.0] * 6]).groups == [[0], [1]]
+    assert standing([[1.0] * 6, [0.0] * 6], ["x", "x", "x", "y", "y", "y"]).groups == [[0, 1]]
+    assert standing([[0.5] * 50, [0.5] * 50]).p_values == {(0, 1): 1.0}
+
+
 def test_an_agent_between_two_groups_is_in_both() -> None:
     chance = random.Random(14)
     rows = [[float(chance.random() < share) for _ in range(60)] for share in (0.65, 0.5, 0.35)]

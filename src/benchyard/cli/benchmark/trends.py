@@ -3,7 +3,6 @@
 import click
 
 from benchyard.cli.connection import connect
-from benchyard.cli.job.compare import estimate_text
 from benchyard.cli.render import duration, echo_sentence, output_option, print_table, show, when
 from benchyard.cli.run.trial_rescoring import noise_lines
 from benchyard.cli.table import Narrow
@@ -20,6 +19,7 @@ from benchyard.models.reports.trends import (
     TrendSeries,
     TrendsView,
 )
+from benchyard.reports.report_texts import estimate_text
 
 _BAR = 21
 _BAR_TITLE = "FROM 0 TO 1"

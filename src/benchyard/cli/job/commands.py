@@ -128,6 +128,7 @@ NARROW = Narrow(shorten=["NAME", "AGENTS"], drop=["AGE", "ID", "TRIALS"])
 _ELSEWHERE = {
     "compare": "benchyard.cli.job.compare:compare",
     "export": "benchyard.cli.job.export:export",
+    "report": "benchyard.cli.job.report:report",
     "gate": "benchyard.cli.job.compare:gate",
     "logs": "benchyard.cli.job.logs:logs",
     "problems": "benchyard.cli.job.problems:problems",

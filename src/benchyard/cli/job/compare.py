@@ -25,7 +25,6 @@ from benchyard.models.comparisons import (
     ComparedAgent,
     ComparisonView,
     DifferenceView,
-    EstimateView,
     GateView,
     Power,
 )
@@ -33,6 +32,7 @@ from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.reports.baselines import is_job
 from benchyard.models.trials import SuspectRule
 from benchyard.reports.gate_reports import deciding_text, interval_text, junit, markdown
+from benchyard.reports.report_texts import estimate_text
 
 _SHOWN = 20
 _BAR = 41
@@ -318,13 +318,6 @@ def _side(name: str, side: ComparedAgent) -> list[str]:
         str(side.unscored),
         str(side.n_suspect),
     ]
-
-
-def estimate_text(score: EstimateView) -> str:
-    """Return a mean with its interval, if it has one."""
-    if score.low is None or score.high is None:
-        return f"{score.mean:.3f}"
-    return f"{score.mean:.3f} ({score.low:.3f} to {score.high:.3f})"
 
 
 def _weight(weight: str) -> str:

@@ -1,25 +1,29 @@
-"""`benchyard job export`: the results of a job in Harbor's layout."""
+"""`benchyard job export`: the results of a job in Harbor's layout, or its trials as CSV or Parquet."""
 
 import asyncio
 import json
 import os
 import re
+import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from benchyard.cli.connection import connect_async
+from benchyard.cli.connection import connect, connect_async
 from benchyard.cli.job.logs import AT_ONCE, INCOMPLETE, fetch_logs, find_job_async
+from benchyard.cli.job.names import of_job
 from benchyard.cli.progress import patience
 from benchyard.client.benchmark_files.folders import check_folder_is_free
 from benchyard.client.client import AsyncClient
 from benchyard.client.plain_text import clean
-from benchyard.errors import BenchyardError
+from benchyard.client.trial_frames import write_csv, write_parquet
+from benchyard.errors import BenchyardError, UsageError
 from benchyard.models.jobs import BenchmarkJobView
+from benchyard.models.reports.job_report import TableView
 from benchyard.models.trials import TrialView
 from benchyard.reports import harbor_results
 
@@ -30,7 +34,7 @@ _RUN = "run.json"
 
 @click.command()
 @click.argument("given", metavar="ID|NAME")
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="[DIR]", required=False)
 @click.option(
     "--format",
     "form",
@@ -40,15 +44,84 @@ _RUN = "run.json"
     help="The layout of the folder.",
 )
 @click.option("--force", is_flag=True, help="Overwrite what is in the folder.")
-def export(given: str, folder: Path, form: str, force: bool) -> None:
+@click.option(
+    "--csv",
+    "csv_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the trials as CSV instead; - prints it.",
+)
+@click.option(
+    "--parquet",
+    "parquet_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the trials as Parquet instead, which needs pyarrow.",
+)
+@click.option("--columns", metavar="A,B,C", help="Columns of these files. Default: the usual ones.")
+def export(
+    given: str,
+    folder: Path | None,
+    form: str,
+    force: bool,
+    csv_file: Path | None,
+    parquet_file: Path | None,
+    columns: str | None,
+) -> None:
     """Write the results of a job as Harbor does: DIR/JOB/TRIAL/result.json, logs, rewards, trajectories.
 
-    Superseded trials are left out. Ends with 1 if some logs could not be fetched.
+    Superseded trials are left out. Ends with 1 if some logs could not be fetched. With --csv or --parquet, a
+    table with a line for each trial is written instead. In CSV, a text that a spreadsheet would take for a
+    formula has a quote before it.
 
     \b
       benchyard job export my-job jobs --format harbor
+      benchyard job export my-job --csv trials.csv
+      benchyard job export my-job --csv - --columns scenario_name,attempt,score,cost_usd
+      benchyard job export my-job --parquet trials.parquet
     """
-    asyncio.run(_export(given, folder, force=force))
+    if csv_file is not None or parquet_file is not None:
+        if folder is not None:
+            raise UsageError("name either a folder for Harbor's layout, or files with --csv and --parquet")
+        _export_table(given, csv_file, parquet_file, columns)
+    elif folder is None:
+        raise UsageError("name a folder to write to, or a file with --csv or --parquet")
+    else:
+        asyncio.run(_export(given, folder, force=force))
+
+
+def _export_table(given: str, csv_file: Path | None, parquet_file: Path | None, columns: str | None) -> None:
+    with connect() as client:
+        names = None if columns is None else columns.split(",")
+        table = of_job(client, given, lambda id: client.jobs.table(id, names))
+    if parquet_file is not None:
+        _replaced(parquet_file, lambda place: write_parquet(table, place))
+    if csv_file is not None and str(csv_file) == "-":
+        write_csv(table, sys.stdout)
+    elif csv_file is not None:
+        _replaced(csv_file, lambda place: _write_csv_file(table, place))
+    for file in (csv_file, parquet_file):
+        if file is not None and str(file) != "-":
+            click.echo(f"{file}  {table.n} trials")
+
+
+def _write_csv_file(table: TableView, path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        write_csv(table, file)
+
+
+def _replaced(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file beside its place, and put it there when it is whole."""
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent}; make it first")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+    os.close(handle)
+    try:
+        write(Path(name))
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    finally:
+        Path(name).unlink(missing_ok=True)
 
 
 async def _export(given: str, folder: Path, *, force: bool) -> None:

@@ -53,11 +53,13 @@ from benchyard.reports.comparison import (
     brief,
     compare_agents,
     counted_score,
+    differences_to_first,
     suspects,
     why_suspect,
 )
 
 SHOWN_DIFFERENCES = 20
+_MOST_TESTED = 10
 _COST = "cost"
 _LEAST_TOLD_MS = 1000
 _MOST_CONDITIONS = 5
@@ -84,7 +86,9 @@ def summary(
 
     PASSED, NOT PASSED, CRASHED and UNSCORED count attempts. The mean counts crashed attempts as 0 and leaves
     out unscored ones, whose cause is the infrastructure, a scorer or a cancel. Its 95 % interval is over
-    scenarios. OF COMPLETED is the mean of the completed attempts, where that differs.
+    scenarios. OF COMPLETED is the mean of the completed attempts, where that differs. WITH UNSCORED has the
+    means if all unscored attempts had failed, and had passed. PASS@K is the chance that any of k attempts
+    passes, PASS^K that all do. `benchyard job report` has the intervals of all of them.
     SUSPECT counts scores that may not be earned; -e says why, and `--suspect zero` counts them as 0.
 
     \b
@@ -201,7 +205,9 @@ _AGENT_COLUMNS: Mapping[str, Callable[[BenchmarkOutcome], str]] = {
     "MEAN (95 %)": lambda each: _interval(each),
     "OF COMPLETED": lambda each: _of_completed(each),
     "SUSPECT": lambda each: _suspect(each),
-    "PASS@K": lambda each: "  ".join(f"@{k} {share:.3f}" for k, share in each.pass_at_k.items()),
+    "WITH UNSCORED": lambda each: _score_bounds(each),
+    "PASS@K (ANY)": lambda each: _chances(each, each.pass_at_k, "@"),
+    "PASS^K (ALL)": lambda each: _chances(each, each.pass_all_k, "^"),
     "REWARDS": lambda each: _rewards(each.rewards),
     "TOKENS": lambda each: _amount(each, _TOKENS),
     "COST": lambda each: _amount(each, _COST),
@@ -217,8 +223,14 @@ _VARYING = re.compile(
     r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
 )
 """Parts of failure messages that differ between attempts with the same reason: ports and ids."""
-_ONLY_WHEN_KNOWN = ("UNSCORED", "OF COMPLETED", "SUSPECT", "PASS@K", "REWARDS", "TOKENS", "COST")
-_DROPPED = ["OF COMPLETED", "REWARDS", "TOKENS", "DURATION", "PASS@K", "COST"]
+_ONLY_WHEN_KNOWN = (
+    *("UNSCORED", "OF COMPLETED", "SUSPECT", "WITH UNSCORED", "PASS@K (ANY)", "PASS^K (ALL)"),
+    *("REWARDS", "TOKENS", "COST"),
+)
+_DROPPED = [
+    *("OF COMPLETED", "WITH UNSCORED", "REWARDS", "TOKENS", "DURATION"),
+    *("PASS^K (ALL)", "PASS@K (ANY)", "COST"),
+]
 _NARROW_SCENARIOS = Narrow(shorten=["SCENARIO"], drop=["ROUNDS", "ATTEMPTS", "DURATION"])
 
 
@@ -315,13 +327,26 @@ def _worst_scenario(outcomes: Sequence[BenchmarkOutcome]) -> str | None:
 
 
 def _print_differences(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome]) -> None:
-    rows = compare_agents(outcomes)
-    differing = [row for row in rows if row.differs]
-    click.echo(f"\nthey differ on {len(differing)} of {count_text(len(rows), 'scenario')}")
+    click.echo()
+    tested = differences_to_first(outcomes)
+    for each in tested[:_MOST_TESTED]:
+        told = "more than chance" if each.is_real else "may be chance"
+        echo_sentence(
+            f"{clean(each.label)} against {clean(each.first)}: {each.mean:+.3f} ({each.low:+.3f} to"
+            f" {each.high:+.3f}), p = {_p(each.p)} on {count_text(each.n, 'scenario')}: {told}"
+        )
+    if len(tested) > _MOST_TESTED:
+        click.echo(f"... and {count_text(len(tested) - _MOST_TESTED, 'other agent')}; `job report` has all")
+    differing = sorted((row for row in compare_agents(outcomes) if row.differs), key=lambda row: -row.spread)
     if differing:
+        click.echo("\nscenarios whose scores differ most, each of which may be chance:")
         _print_compared(names, differing[:SHOWN_DIFFERENCES])
     if len(differing) > SHOWN_DIFFERENCES:
         click.echo(f"... and {len(differing) - SHOWN_DIFFERENCES} more; -e shows all")
+
+
+def _p(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
 
 
 def _print_compared(names: Sequence[str], rows: Sequence[ScenarioComparison]) -> None:
@@ -404,6 +429,22 @@ def _told_suspect(row: ScenarioOutcome, why: str) -> str:
 
 def _marked(score: float | None, *, is_suspect: bool) -> str:
     return f"{score_text(score)} suspect" if is_suspect else score_text(score)
+
+
+def _score_bounds(outcome: BenchmarkOutcome) -> str:
+    """Return the means with all unscored attempts failed, and passed."""
+    bounds = outcome.score_bounds
+    return "" if bounds is None else f"{bounds[0]:.3f} to {bounds[1]:.3f}"
+
+
+def _chances(outcome: BenchmarkOutcome, chances: Mapping[str, float], mark: str) -> str:
+    """Return chances by k; those that not all scored scenarios have enough attempts for say how many had."""
+    most = max(outcome.pass_scenarios.values(), default=0)
+    told = []
+    for k, share in chances.items():
+        count = outcome.pass_scenarios.get(k, most)
+        told.append(f"{mark}{k} {share:.3f}" + (f" of {count}" if count < most else ""))
+    return "  ".join(told)
 
 
 def _suspect(outcome: BenchmarkOutcome) -> str:

@@ -1,4 +1,4 @@
-"""Jobs: make, look up, list, follow, wait for, cancel, resume, retry, rescore; their trials and events."""
+"""Jobs: make, look up, list, follow, wait for, cancel, resume, retry, rescore; their trials and reports."""
 
 import json
 import time
@@ -24,7 +24,9 @@ from benchyard.client.operations import (
     pause,
     read,
 )
+from benchyard.client.report_views import JobReport
 from benchyard.client.request_fields import JobPageFields, TrialFields, body_of
+from benchyard.client.trial_frames import FrameKind, frame_of
 from benchyard.errors import BenchyardError, Conflict, ServerUnreachable, StillWaiting
 from benchyard.models.base import RenameRequest
 from benchyard.models.comparisons import ComparisonView, GateView
@@ -41,6 +43,7 @@ from benchyard.models.jobs import (
     RetryRequest,
 )
 from benchyard.models.removals import RemovalView
+from benchyard.models.reports.job_report import TableView
 from benchyard.models.reports.problems import BenchmarkProblemsView, ProblemsView
 from benchyard.models.reports.trends import ScorerNoiseView
 from benchyard.models.results.annotations import AnnotationRequest
@@ -181,12 +184,15 @@ class Jobs(VerbGroup[S]):
         return (yield from fetch(Request("POST", f"{_PATH}/plan", json=body), JobPlanView))
 
     @call
-    def get(self, id: str, *, suspect: SuspectRule | None = None) -> Steps[BenchmarkJobView]:
+    def get(
+        self, id: str, *, suspect: SuspectRule | None = None, scenarios: bool = True
+    ) -> Steps[BenchmarkJobView]:
         """Look a job up, with the results of its agents; raises NotFound.
 
-        `suspect` counts suspect scores by another rule than the job's own.
+        `suspect` counts suspect scores by another rule than the job's own; without `scenarios`, results of
+        single scenarios are left out, which makes large jobs small.
         """
-        query = {"suspect": suspect} if suspect else {}
+        query = {"suspect": suspect, "scenarios": None if scenarios else "false"}
         return (yield from fetch(Request("GET", at(_PATH + "/{}", id), query), BenchmarkJobView))
 
     retrieve = get
@@ -369,6 +375,42 @@ class Jobs(VerbGroup[S]):
         """Show the prevalence of problems over the last jobs of a benchmark, by its id or name."""
         query: dict[str, str | int] = {"benchmark": benchmark, "limit": limit}
         return (yield from fetch(Request("GET", "/v1/problems", query), BenchmarkProblemsView))
+
+    @call
+    def report(
+        self, id: str, *, cluster: str | None = None, suspect: SuspectRule | None = None
+    ) -> Steps[JobReport]:
+        """Report on a job: means with intervals, pass@k and pass^k, ranks, costs, power, flaky scenarios.
+
+        `cluster` is a key of the scenarios' metadata, such as `repo`: scenarios of one value may succeed and
+        fail together. In a notebook, the report shows itself.
+        """
+        query = {"cluster": cluster, "suspect": suspect}
+        return (yield from fetch(Request("GET", at(_PATH + "/{}/report", id), query), JobReport))
+
+    @call
+    def table(
+        self, id: str, columns: Sequence[str] | None = None, *, suspect: SuspectRule | None = None
+    ) -> Steps[TableView]:
+        """Return the trials of a job as columns, in the order of its plan; the usual ones, or those named."""
+        query = {"columns": None if columns is None else ",".join(columns), "suspect": suspect}
+        return (yield from fetch(Request("GET", at(_PATH + "/{}/table", id), query), TableView))
+
+    @call
+    def frame(
+        self,
+        id: str,
+        kind: FrameKind | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        suspect: SuspectRule | None = None,
+    ) -> Steps[Any]:
+        """Return the trials of a job as a data frame of pandas or polars, whichever is installed.
+
+        Raises UsageError where it is not.
+        """
+        table = yield from self.table.steps(id, columns, suspect=suspect)
+        return frame_of(table, kind)
 
     @call
     def artifacts(self, id: str, starting_after: str | None = None) -> Steps[ArtifactListView]:

@@ -9,6 +9,7 @@ from benchyard.client.bodies import Progress, Target, no_progress
 from benchyard.client.listings import ListingSpec, listing
 from benchyard.client.methods import S, VerbGroup, call
 from benchyard.client.operations import TRANSFER_TIMEOUT, Request, Steps, at, fetch, long_poll
+from benchyard.client.report_views import JobReport
 from benchyard.client.request_fields import (
     BenchmarkRunPageFields,
     RunGatewayFields,
@@ -209,6 +210,16 @@ class BenchmarkRuns(VerbGroup[S]):
         return (yield from fetch(Request("GET", at(_BENCHMARK_RUNS_PATH + "/{}", id)), BenchmarkRunView))
 
     get = retrieve
+
+    @call
+    def report(self, id: str, *, cluster: str | None = None) -> Steps[JobReport]:
+        """Report on a benchmark run as on a job with one agent: means with intervals, flaky scenarios, costs.
+
+        `cluster` is a key of the scenarios' metadata, such as `repo`: scenarios of one value may succeed and
+        fail together.
+        """
+        path = at(_BENCHMARK_RUNS_PATH + "/{}/report", id)
+        return (yield from fetch(Request("GET", path, {"cluster": cluster}), JobReport))
 
     @listing
     def list(self, **query: Unpack[BenchmarkRunPageFields]) -> ListingSpec[BenchmarkRunView]:

@@ -1,6 +1,7 @@
 """Benchmark runs for the API: the scenario runs of one agent over one benchmark."""
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 
 from benchyard.engine.background import benchmark_run_key, retry_store
@@ -23,6 +24,7 @@ from benchyard.models.runs import (
     ScenarioRun,
 )
 from benchyard.store.collection import Collection
+from benchyard.store.json_columns import BodyPath
 
 BENCHMARK_RUN_PREFIX = "bmr_"
 _AT_ONCE = 50
@@ -87,6 +89,10 @@ class BenchmarkRuns:
         """Return all its scenario runs, newest first; raises NotFound."""
         await self.records.get(id)
         return await self._children(id)
+
+    async def write_rows(self, id: str, paths: Sequence[BodyPath], descriptor: int) -> None:
+        """Append some values of all its scenario runs to a file as JSON."""
+        await self._runs.records.write_rows({"parent": id}, paths, descriptor)
 
     async def scenario_runs(self, id: str, query: Query) -> Page[ScenarioRun]:
         """Return a page of its scenario runs, newest first."""

@@ -1,10 +1,10 @@
 """Several attempts at the same scenario: pass@k, pass^k, flakiness, and the parts of the variance."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import fmean, variance
+from statistics import fmean
 
 from benchyard.reports.statistics.means import Estimate, estimate
 
@@ -41,10 +41,28 @@ def pass_at_k(counts: Iterable[tuple[int, int]], attempts: int) -> dict[str, flo
 
     A scenario with fewer than k counting attempts has no pass@k and is left out of it.
     """
+    return _means(counts, attempts, pass_at)
+
+
+def pass_all_k(counts: Iterable[tuple[int, int]], attempts: int) -> dict[str, float]:
+    """Return pass^k for the same k as `pass_at_k`, over the same scenarios."""
+    return _means(counts, attempts, pass_all)
+
+
+def pass_scenarios(counts: Iterable[tuple[int, int]], attempts: int) -> dict[str, int]:
+    """Return the number of scenarios that `pass_at_k` is of, by k."""
+    tried = [each for each, _ in counts]
+    usable = {str(k): sum(each >= k for each in tried) for k in _powers(attempts)}
+    return {k: count for k, count in usable.items() if count}
+
+
+def _means(
+    counts: Iterable[tuple[int, int]], attempts: int, chance: Callable[[int, int, int], float]
+) -> dict[str, float]:
     known = list(counts)
     means = {}
     for k in _powers(attempts):
-        values = [pass_at(k, tried, passed) for tried, passed in known if tried >= k]
+        values = [chance(k, tried, passed) for tried, passed in known if tried >= k]
         if values:
             means[str(k)] = round(fmean(values), _DIGITS)
     return means
@@ -61,19 +79,29 @@ class PassPoint:
     n_left_out: int
 
 
-def pass_curve(counts: Iterable[tuple[int, int]], ks: Iterable[int] | None = None) -> list[PassPoint]:
+def pass_curve(
+    counts: Iterable[tuple[int, int]],
+    ks: Iterable[int] | None = None,
+    clusters: Sequence[Hashable] | None = None,
+) -> list[PassPoint]:
     """Return pass@k and pass^k with intervals over scenarios, from (counting, passed) per scenario.
 
     Without `ks`, for each k up to the attempts of the scenario that has most of them, at most 32 of them.
+    Clusters of scenarios, one for each of the counts, are the unit of the intervals where they are given.
     """
-    known = [(tried, passed) for tried, passed in counts if tried]
-    most = max((tried for tried, _ in known), default=0)
+    whole = list(counts)
+    keys: Sequence[Hashable] = [None] * len(whole) if clusters is None else clusters
+    known = [(tried, passed, key) for (tried, passed), key in zip(whole, keys, strict=True) if tried]
+    most = max((tried for tried, _, _ in known), default=0)
     chosen = ks if ks is not None else range(1, min(most, 32) + 1)
     points = []
     for k in chosen:
-        usable = [(tried, passed) for tried, passed in known if tried >= k]
-        any_passes = estimate([pass_at(k, tried, passed) for tried, passed in usable])
-        all_pass = estimate([pass_all(k, tried, passed) for tried, passed in usable])
+        usable = [each for each in known if each[0] >= k]
+        groups = None if clusters is None else [key for _, _, key in usable]
+        any_passes = estimate([pass_at(k, tried, passed) for tried, passed, _ in usable], groups)
+        all_pass = any_passes
+        if k > 1:
+            all_pass = estimate([pass_all(k, tried, passed) for tried, passed, _ in usable], groups)
         if any_passes and all_pass:
             points.append(PassPoint(k, any_passes, all_pass, len(usable), len(known) - len(usable)))
     return points
@@ -114,6 +142,12 @@ class VarianceParts:
         return math.sqrt((self.between_scenarios + self.within_scenarios / attempts) / scenarios)
 
 
+def _variance(values: Sequence[float]) -> float:
+    # The library's own works with fractions, which takes 20 times as long.
+    mean = fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
 def variance_parts(scores: Iterable[Sequence[float]]) -> VarianceParts | None:
     """Return the parts of the variance, from the scores of the attempts at each scenario.
 
@@ -123,7 +157,8 @@ def variance_parts(scores: Iterable[Sequence[float]]) -> VarianceParts | None:
     repeated = [each for each in scores if len(each) > 1]
     if len(repeated) < 2:
         return None
-    within = fmean(variance(each) for each in repeated)
-    noise = fmean(variance(each) / len(each) for each in repeated)
-    between = max(0.0, variance([fmean(each) for each in repeated]) - noise)
+    variances = [_variance(each) for each in repeated]
+    within = fmean(variances)
+    noise = fmean(own / len(each) for own, each in zip(variances, repeated, strict=True))
+    between = max(0.0, _variance([fmean(each) for each in repeated]) - noise)
     return VarianceParts(between, within, len(repeated), fmean(len(each) for each in repeated))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 from benchyard.reports.statistics.distributions import normal_tail, student_tail
 from benchyard.reports.statistics.means import LEVEL, standard_error, t_interval
@@ -19,8 +20,7 @@ _TOLERANCE = 1e-7
 """Relative difference below which two probabilities are the same, as in R."""
 
 
-@dataclass(frozen=True)
-class Stratum:
+class Stratum(NamedTuple):
     """Attempts of two agents at the same scenario, and the number of them that passed."""
 
     passed_a: int
@@ -66,11 +66,20 @@ def _passes(strata: Iterable[Stratum]) -> tuple[int, int, list[float]]:
     for found, count in sorted(alike.items()):
         if found == (0.5, 0.5):
             # Single attempts that differ: half of the scenarios of most jobs, and a binomial distribution.
-            chances = _convolve(chances, [math.comb(count, index) / 2**count for index in range(count + 1)])
+            chances = _convolve(chances, _coins(count))
         elif len(found) > 1:
             for _ in range(count):
                 chances = _convolve(chances, found)
     return low, observed, chances
+
+
+def _coins(count: int) -> list[float]:
+    """Return the chances of 0, 1, ... heads of so many coins."""
+    chances, ways, all_ways = [], 1, 2**count
+    for index in range(count + 1):
+        chances.append(ways / all_ways)
+        ways = ways * (count - index) // (index + 1)
+    return chances
 
 
 def _hypergeometric(stratum: Stratum) -> tuple[int, list[float]]:
@@ -123,6 +132,12 @@ def paired_difference(
     error = standard_error(differences, clusters)
     p = student_tail(mean / error, groups - 1)
     return PairedDifference(mean, *interval, p, len(differences), groups)
+
+
+def sign_test(differences: Iterable[float]) -> float:
+    """Return the p-value of the signs of paired differences: for those that have no spread."""
+    strata = [Stratum(int(each < 0), 1, int(each > 0), 1) for each in differences if each]
+    return exact_test(strata).p
 
 
 def permutation_test(

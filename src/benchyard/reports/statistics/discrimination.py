@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Literal
 
 from benchyard.reports.statistics.multiple_tests import benjamini_hochberg
-from benchyard.reports.statistics.ranks import kendall_tau
+from benchyard.reports.statistics.ranks import kendall_score, kendall_tau
 
 LEVEL = 0.05
 """Chance of a claim where there is nothing, corrected for the number of scenarios."""
@@ -18,7 +18,7 @@ ScenarioKind = Literal["saturated", "impossible", "suspicious"]
 
 @dataclass(frozen=True)
 class Discrimination:
-    """The worth of one scenario for telling apart the agents that tried it."""
+    """The evidence that one scenario gives about the agents that tried it."""
 
     mean: float | None
     """Mean over the agents; None where none has a result."""
@@ -83,7 +83,10 @@ def _correlation(
     if len(here) < 2 or min(here) == max(here):
         return None, None
     tau = kendall_tau(here, elsewhere)
-    return tau, None if tau is None else reversal_p(here, elsewhere)
+    if tau is None:
+        return None, None
+    # Only what disagrees can be a finding; the others count as tests all the same.
+    return tau, reversal_p(here, elsewhere) if tau < 0 else 1.0
 
 
 def _kind(known: Sequence[float], p: float | None) -> ScenarioKind | None:
@@ -99,16 +102,13 @@ def _kind(known: Sequence[float], p: float | None) -> ScenarioKind | None:
 def reversal_p(first: Sequence[float], second: Sequence[float]) -> float:
     """Return the chance that two unrelated orders disagree as much as these, ties and all.
 
-    By the normal approximation of Kendall's score with its correction for continuity, which errs on the
-    careful side for few values.
+    By the normal approximation of Kendall's score with its correction for continuity, which is careful where
+    values are few.
     """
-    score = 0
-    for index, (x, y) in enumerate(zip(first, second, strict=True)):
-        for u, v in zip(first[index + 1 :], second[index + 1 :], strict=True):
-            score += ((x < u) - (x > u)) * ((y < v) - (y > v))
     spread = _score_variance(len(first), list(Counter(first).values()), list(Counter(second).values()))
     if not spread:
         return 1.0
+    score = kendall_score(first, second)
     return math.erfc(-(score + 1) / math.sqrt(2 * spread)) / 2
 
 

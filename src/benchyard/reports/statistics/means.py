@@ -17,6 +17,8 @@ LEVEL = 0.95
 Z_95 = normal_quantile((1 + LEVEL) / 2)
 """Number of standard errors that hold 95 % of the normal distribution."""
 _DIGITS = 9
+_BINARY = frozenset({0.0, 1.0})
+_LEAST_VARIANCE = 1e-30
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,19 @@ def estimate(scores: Sequence[float], clusters: Sequence[Hashable] | None = None
         return None
     mean, count = fmean(scores), len(scores)
     groups = count if clusters is None else len(set(clusters))
+    if clusters is None and set(scores) <= _BINARY:
+        low, high = wilson(mean, count)
+        return _cut_estimate(mean, low, high, count, count, count, "wilson")
     error = standard_error(scores, clusters)
-    is_binary = all(score in (0.0, 1.0) for score in scores)
     if min(scores) < 0.0 or max(scores) > 1.0:
         reach = student_quantile((1 + LEVEL) / 2, groups - 1) * error if groups > 1 else math.inf
         return Estimate(round(mean, _DIGITS), mean - reach, mean + reach, count, groups, groups, "student")
-    if error == 0.0 or (is_binary and clusters is None):
+    if error == 0.0:
         low, high = wilson(mean, groups)
         return _cut_estimate(mean, low, high, count, groups, groups, "wilson")
-    effective = max(float(groups), mean * (1 - mean) / error**2)
+    # Scores that hardly differ from 0 have a variance below what a float holds.
+    square = max(error * error, _LEAST_VARIANCE)
+    effective = max(float(groups), mean * (1 - mean) / square)
     low, high = wilson(mean, effective, student_quantile((1 + LEVEL) / 2, max(1, groups - 1)))
     return _cut_estimate(mean, low, high, count, groups, effective, "wilson, effective n")
 
@@ -83,9 +89,11 @@ def standard_error(values: Sequence[float], clusters: Sequence[Hashable] | None 
     if len(values) < 2 or min(values) == max(values):
         return 0.0
     mean = fmean(values)
+    if clusters is None:
+        count = len(values)
+        return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count * (count - 1)))
     sums: dict[Hashable, list[float]] = defaultdict(list)
-    keys: Sequence[Hashable] = range(len(values)) if clusters is None else clusters
-    for key, value in zip(keys, values, strict=True):
+    for key, value in zip(clusters, values, strict=True):
         sums[key].append(value - mean)
     groups = len(sums)
     if groups < 2:
@@ -129,6 +137,49 @@ def t_interval(
     mean = fmean(values)
     reach = student_quantile((1 + level) / 2, groups - 1) * error
     return mean - reach, mean + reach
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A mean of amounts such as costs, which have no upper end, with Student's interval."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    """None where the amounts have no spread to make an interval from."""
+    n: int
+
+
+def amount(values: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Amount | None:
+    """Return the mean of one amount per scenario with its interval, which does not go below 0."""
+    if not values:
+        return None
+    mean = fmean(values)
+    interval = t_interval(values, clusters)
+    if interval is None:
+        return Amount(mean, None, None, len(values))
+    low = max(0.0, interval[0]) if min(values) >= 0 else interval[0]
+    return Amount(mean, low, interval[1], len(values))
+
+
+def ratio(
+    amounts: Sequence[float], counts: Sequence[float], clusters: Sequence[Hashable] | None = None
+) -> Amount | None:
+    """Return the sum of amounts for each one counted, over scenarios, with its interval.
+
+    None where nothing is counted. The interval is that of a ratio of two means, by its linear part.
+    """
+    total, counted = math.fsum(amounts), math.fsum(counts)
+    if not counted:
+        return None
+    mean = total / counted
+    rests = [each - mean * count for each, count in zip(amounts, counts, strict=True)]
+    groups = len(rests) if clusters is None else len(set(clusters))
+    error = standard_error(rests, clusters) * len(rests) / counted
+    if groups < 2 or error == 0.0:
+        return Amount(mean, None, None, len(rests))
+    reach = student_quantile((1 + LEVEL) / 2, groups - 1) * error
+    return Amount(mean, max(0.0, mean - reach), mean + reach, len(rests))
 
 
 def unscored_bounds(scored: Sequence[float], unscored: int) -> tuple[float, float] | None:

@@ -2,7 +2,8 @@
 
 import math
 import random
-from collections import defaultdict
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from operator import mul
@@ -14,25 +15,33 @@ from benchyard.reports.statistics.multiple_tests import holm
 _RESAMPLES = 1_000
 _SEED = 20240607
 _LEVEL = 0.05
+_SAME = 1e-9
 _NO_SPREAD = 1e-18
 """Variance of a mean difference below which it comes from rounding."""
 
 
+def kendall_score(first: Sequence[float], second: Sequence[float]) -> int:
+    """Return the number of pairs that both order alike, less those that they order in reverse."""
+    groups: dict[float, list[float]] = defaultdict(list)
+    for x, y in zip(first, second, strict=True):
+        groups[x].append(y)
+    score = 0
+    below: list[float] = []
+    for x in sorted(groups):
+        for y in groups[x]:
+            score += bisect_left(below, y) + bisect_right(below, y) - len(below)
+        below = sorted([*below, *groups[x]])
+    return score
+
+
 def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Return Kendall's rank correlation with ties (tau-b); None where one of them does not vary."""
-    agree = disagree = tied_first = tied_second = 0
-    for index, (x, y) in enumerate(zip(first, second, strict=True)):
-        for u, v in zip(first[index + 1 :], second[index + 1 :], strict=True):
-            if x == u or y == v:
-                tied_first += x == u
-                tied_second += y == v
-            elif (x < u) == (y < v):
-                agree += 1
-            else:
-                disagree += 1
     pairs = len(first) * (len(first) - 1) // 2
+    tied_first, tied_second = (
+        sum(count * (count - 1) // 2 for count in Counter(values).values()) for values in (first, second)
+    )
     scale = math.sqrt((pairs - tied_first) * (pairs - tied_second))
-    return (agree - disagree) / scale if scale else None
+    return kendall_score(first, second) / scale if scale else None
 
 
 @dataclass(frozen=True)
@@ -122,7 +131,9 @@ def _paired_p_values(
             # The variance of a difference follows from those of both and what they have in common.
             variance = (squares[a] + squares[b] - 2 * math.fsum(map(mul, sums[a], sums[b]))) * scale
             if variance < _NO_SPREAD:
-                found[a, b] = 1.0
+                # The same difference everywhere has no spread to test it by, but so many equal signs.
+                is_equal = abs(means[a] - means[b]) < _SAME
+                found[a, b] = 1.0 if is_equal else min(1.0, 2 * 0.5**groups)
             else:
                 found[a, b] = student_tail((means[a] - means[b]) / math.sqrt(variance), groups - 1)
     return found
