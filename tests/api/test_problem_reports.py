@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from benchyard.api import problem_reports
 from benchyard.api.problem_reports import ProblemReports
 from benchyard.engine.jobs.evidence import EvidenceBatch
-from benchyard.models.jobs import Job
+from benchyard.models.jobs import Job, JobSource, JobState
+from benchyard.models.pages import Query
 from benchyard.models.reports.problems import ProblemsView
 from benchyard.models.trials import Trial
 from benchyard.workers.workers import WorkerLimits, Workers
@@ -94,3 +96,55 @@ def test_a_request_whose_time_is_over_answers_with_what_was_read(monkeypatch: py
         assert (await read(reports, engine, job)).is_complete
 
     live(scenario)
+
+
+class JobsOfOneBenchmark(StoredTrials):
+    """A job whose agent loops, one before it whose agent did not, and one that has only just ended."""
+
+    def __init__(self) -> None:
+        looping, good = (scenes.trial(0.0, attempt=number, end_time_ms=number) for number in (1, 2))
+        super().__init__([(looping, LOOP), (good, trajectory(ran("ls")))])
+        self.of_job = {"bmj_2": [looping], "bmj_1": [good]}
+        ended_ms = time.time_ns() // 1_000_000 - 120_000
+        fields: dict[str, Any] = {
+            "state": JobState.COMPLETED,
+            "end_time_ms": ended_ms,
+            "source": JobSource(type="benchmark", benchmark_id="bmd_1"),
+        }
+        job = scenes.job(attempts=1).model_copy(update=fields)
+        self.latest = job.model_copy(update={"id": "bmj_2"})
+        self.earlier = job.model_copy(update={"id": "bmj_1", "end_time_ms": ended_ms - 2 * 24 * 3600 * 1000})
+        self.fresh = job.model_copy(update={"id": "bmj_3", "end_time_ms": ended_ms + 110_000})
+        self.jobs.records = SimpleNamespace(page=self._page)
+        self.is_awaited = False
+        self.told: list[tuple[str, list[str]]] = []
+        self.webhooks = SimpleNamespace(is_awaited=lambda _: self.is_awaited, new_problems=self._tell)
+
+    async def _write_trials(self, job_id: str, descriptor: int) -> None:
+        os.write(
+            descriptor, b"".join(each.model_dump_json().encode() + b"\n" for each in self.of_job[job_id])
+        )
+
+    async def _page(self, query: Query) -> SimpleNamespace:
+        return SimpleNamespace(
+            items=[self.earlier] if query.starting_after else [self.fresh, self.latest, self.earlier]
+        )
+
+    async def _tell(self, job: Job, names: list[str]) -> None:
+        self.told.append((job.id, names))
+
+
+def test_webhooks_are_told_once_what_a_job_has_that_the_last_one_had_not() -> None:
+    engine: Any = JobsOfOneBenchmark()
+
+    async def scenario(reports: ProblemReports) -> None:
+        await reports.tell_new(engine)
+        assert (engine.told, engine.batches) == ([], [])
+        engine.is_awaited = True
+        await reports.tell_new(engine)
+        await reports.tell_new(engine)
+
+    live(scenario)
+    ((job_id, names),) = engine.told
+    assert job_id == "bmj_2"
+    assert "repeated-call" in names

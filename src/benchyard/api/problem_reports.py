@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import logging
 import os
 import time
 from collections import OrderedDict
@@ -15,7 +16,7 @@ from benchyard.api.job_reports import Report
 from benchyard.engine.clock import now_ms
 from benchyard.engine.engine import Engine
 from benchyard.engine.jobs.evidence import EvidenceBatch
-from benchyard.errors import WorkerFailed
+from benchyard.errors import BenchyardError, WorkerFailed
 from benchyard.models.jobs import ENDED_JOBS, Job
 from benchyard.models.pages import Query
 from benchyard.models.reports.problems import (
@@ -27,6 +28,8 @@ from benchyard.models.reports.problems import (
 )
 from benchyard.workers.workers import WorkerLimits, Workers
 
+_log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 READING_SECONDS = 15.0
@@ -35,6 +38,10 @@ _AT_ONCE = 2
 _REMEMBERED = 200
 _SETTLED_MS = 60_000
 """Time after the end of a job during which its trials may still be ending."""
+TELL_SECONDS = 20.0
+"""Pause between looks for ended jobs whose new problems webhooks wait for."""
+_RECENT_JOBS = 20
+_RECENT_MS = 24 * 3600 * 1000
 _DIGESTS = "benchyard.reports.problems.digests"
 _REPORT = "benchyard.reports.problems.job_problems:make_problems"
 _READING = WorkerLimits(seconds=120.0, memory_bytes=4 * 1024**3, output_bytes=256 * 1024**2)
@@ -54,6 +61,8 @@ class ProblemReports:
         self._known: OrderedDict[object, Report] = OrderedDict()
         self._whole: OrderedDict[object, bool] = OrderedDict()
         """Jobs that no longer change and whose trials were all read."""
+        self._told: OrderedDict[object, bool] = OrderedDict()
+        """Jobs whose new problems webhooks know."""
 
     async def job(self, engine: Engine, job: Job) -> Report:
         """Return the problems of a job, told apart from those of the last job of its benchmark."""
@@ -77,6 +86,28 @@ class ProblemReports:
         page = await engine.jobs.records.page(Query(limit=limit, where={"parent": benchmark.id}))
         views = [_parsed(await self._view(engine, job, deadline, None)) for job in page.items]
         return _over_jobs(benchmark.id, views)
+
+    async def tell_new(self, engine: Engine) -> None:
+        """Tell webhooks of the new problems of jobs that ended lately; read only where one wants that."""
+        if not engine.webhooks.is_awaited("problem.new"):
+            return
+        where = {"status": [each.value for each in ENDED_JOBS]}
+        query = Query(limit=_RECENT_JOBS, where=where, include_total_count=False)
+        for job in (await engine.jobs.records.page(query)).items:
+            key = job.id, _version(job)
+            if key in self._told or not _is_settled(job) or now_ms() - (job.end_time_ms or 0) > _RECENT_MS:
+                continue
+            try:
+                view = _parsed(await self.job(engine, job))
+            except BenchyardError as error:
+                _log.warning("problems of job %s cannot be told to webhooks: %s", job.id, error.message)
+            else:
+                if not view.is_complete:
+                    # The next look goes on reading.
+                    continue
+                names = [each.signal for each in view.problems if each.is_new]
+                await engine.webhooks.new_problems(job, names)
+            _remember(self._told, key, value=True)
 
     async def _view(self, engine: Engine, job: Job, deadline: float, previous: ProblemsView | None) -> Report:
         key = (job.id, _version(job), previous and (previous.job_id, previous.n_trials))

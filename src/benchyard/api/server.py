@@ -22,7 +22,7 @@ from benchyard.api.deps import Services
 from benchyard.api.job_reports import JobReports
 from benchyard.api.log import log_to_stderr, logger
 from benchyard.api.metrics import LeakCounts, ServerMetrics
-from benchyard.api.problem_reports import ProblemReports
+from benchyard.api.problem_reports import TELL_SECONDS, ProblemReports
 from benchyard.api.protocol import BoundedHttp, BoundedSocket
 from benchyard.api.ssh.transport import SshBehindTls, SshServer
 from benchyard.api.tls import Tls, open_tls
@@ -116,6 +116,9 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         )
         engine = await stack.enter_async_context(open_engine(tools, store, grants))
         workers = await stack.enter_async_context(Workers())
+        problem_reports = ProblemReports(tools.workers)
+        tell_new = partial(problem_reports.tell_new, engine)
+        tools.work.repeat("problems/tell", tell_new, TELL_SECONDS, "telling webhooks of new problems")
         yield Services(
             settings=settings,
             store=store,
@@ -133,7 +136,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             ssh=await stack.enter_async_context(SshServer(settings, engine, host)),
             workers=workers,
             job_reports=JobReports(workers),
-            problem_reports=ProblemReports(tools.workers),
+            problem_reports=problem_reports,
         )
 
 

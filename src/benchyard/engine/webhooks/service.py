@@ -166,6 +166,10 @@ class Webhooks:
         }
         await self._tell("gate.verdict", data, f"{view.a.job_id}/{view.b.job_id}/{now_ms()}")
 
+    def is_awaited(self, type: WebhookEventType) -> bool:
+        """Tell whether any webhook wants events of this type."""
+        return any(type in webhook.events for webhook in self._known.values())
+
     async def new_problems(self, job: Job, names: Sequence[str]) -> None:
         """Tell of problems that no earlier job of the same benchmark had; the same ones once for each job."""
         if not names:
