@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from benchyard.client import AsyncClient, Client, Server
-from benchyard.engine.runs.step_index import WHOLE_BYTES
+from benchyard.engine.trajectories.step_index import WHOLE_BYTES
 from benchyard.models.trajectories.live_steps import LiveStep
 from benchyard.scripted_model import RunningModel, Script, ScriptStep
 from benchyard.testing.server import RunningServer

@@ -26,7 +26,7 @@ from benchyard.store.database import Store
 from benchyard.store.postgres import PostgresConnections
 from benchyard.store.sqlite import SqliteConnections
 from benchyard.store.tables import TABLES, metadata
-from benchyard.store.trial_facts import TrialFacts
+from benchyard.store.trial_facts import TrialFactTable
 from benchyard.testing.server import RunningServer
 
 DUMPS = Path(__file__).parent / "first_release"
@@ -171,7 +171,7 @@ def test_trials_of_the_first_release_are_found_over_all_jobs(old_url: str) -> No
         await connections.write(add)
         await connections.close()
         async with Store(old_url) as store:
-            facts = TrialFacts(store)
+            facts = TrialFactTable(store)
             for where, ids in [
                 ({}, ["trl_3", "trl_2", "trl_1"]),
                 ({"agent": "coder"}, ["trl_1"]),

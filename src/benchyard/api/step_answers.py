@@ -12,7 +12,7 @@ from fastapi.responses import Response, StreamingResponse
 from benchyard.api.deps import Services
 from benchyard.api.job_reports import Report
 from benchyard.api.responses import bytes_stream, frame_stream, wait_for_answer
-from benchyard.engine.runs.steps import MOST_FOUND
+from benchyard.engine.trajectories.steps import MOST_FOUND
 from benchyard.models.base import MAX_INT
 from benchyard.models.runs import ScenarioRun
 

@@ -38,20 +38,20 @@ from benchyard.engine.past_results import PastResults
 from benchyard.engine.removals import Removals
 from benchyard.engine.retention import Retention
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
-from benchyard.engine.runs.live_steps import LiveRunSteps
 from benchyard.engine.runs.log_archive import RunLogs
 from benchyard.engine.runs.model_access import ModelSpending, RunGateways
 from benchyard.engine.runs.reference_reports import ReferenceReports
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.engine.runs.scoring import Scoring
-from benchyard.engine.runs.steps import TrajectorySteps
-from benchyard.engine.runs.traces import Traces
 from benchyard.engine.runs.work_changes import WorkChanges
 from benchyard.engine.scenarios.benchmarks import Benchmarks
 from benchyard.engine.scenarios.custom_scorers import CustomScorers, ScorerValidation
 from benchyard.engine.scenarios.deletion import Deletions
 from benchyard.engine.scenarios.public import ShippedBenchmarks
 from benchyard.engine.scenarios.scenarios import Scenarios
+from benchyard.engine.trajectories.live_steps import LiveRunSteps
+from benchyard.engine.trajectories.steps import TrajectorySteps
+from benchyard.engine.trajectories.traces import Traces
 from benchyard.engine.webhooks.service import Webhooks
 from benchyard.hosts.kits import KitFolders
 from benchyard.hosts.machine import this_machine

@@ -32,7 +32,7 @@ class FactsPage(NamedTuple):
     total_count: int | None
 
 
-class TrialFacts:
+class TrialFactTable:
     """The facts of all trials."""
 
     def __init__(self, database: DatabaseReader) -> None:

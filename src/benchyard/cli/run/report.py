@@ -13,7 +13,7 @@ from benchyard.cli.render import duration, indented, size, table_lines, wire
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.plain_text import LONGEST_LINE, clean, clean_lines, shorter
-from benchyard.engine.runs.atif import MOST_VALUES, check_atif
+from benchyard.engine.trajectories.atif import MOST_VALUES, check_atif
 from benchyard.errors import BenchyardError, TooLarge, UsageError
 from benchyard.models.job_plans import count_text
 from benchyard.models.runs import (

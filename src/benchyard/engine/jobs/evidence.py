@@ -12,7 +12,7 @@ from typing import Any
 
 from benchyard.engine.jobs.service import Jobs
 from benchyard.engine.runs.model_access import CALLS_NAME
-from benchyard.engine.runs.traces import Traces
+from benchyard.engine.trajectories.traces import Traces
 from benchyard.errors import BenchyardError
 from benchyard.models.pages import Query
 from benchyard.models.runs import ScenarioRun, Trace

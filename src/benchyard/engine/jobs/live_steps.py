@@ -7,7 +7,7 @@ from benchyard.engine.devboxes.secrets import scrubber_of
 from benchyard.engine.jobs.model_access import TrialModelAccess
 from benchyard.engine.jobs.store import JobStore
 from benchyard.engine.redaction import Scrubber
-from benchyard.engine.runs.live_steps import AgentAtWork, follow_steps
+from benchyard.engine.trajectories.live_steps import AgentAtWork, follow_steps
 from benchyard.gateway.trajectory.live_steps import LiveCursor
 from benchyard.models.trials import Trial, TrialState
 

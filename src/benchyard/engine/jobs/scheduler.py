@@ -25,8 +25,8 @@ from benchyard.engine.jobs.trial import run_trial
 from benchyard.engine.jobs.trial_context import TrialContext, canceled_trial, failed_trial, inputs_of_trial
 from benchyard.engine.network.model_routes import ModelKeys
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
-from benchyard.engine.runs.traces import Traces
 from benchyard.engine.scenarios.scenarios import Scenarios
+from benchyard.engine.trajectories.traces import Traces
 from benchyard.errors import BenchyardError
 from benchyard.hosts.cancellation import wait_at_most
 from benchyard.hosts.machine import MachineSize

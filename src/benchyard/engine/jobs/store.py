@@ -17,7 +17,7 @@ from benchyard.store.events import EventLog
 from benchyard.store.statements import StatementRows, apply_together
 from benchyard.store.tables import TABLES
 from benchyard.store.tags import tagging
-from benchyard.store.trial_facts import TrialFacts
+from benchyard.store.trial_facts import TrialFactTable
 
 _MOST_AT_ONCE = 500
 _KEY = "jobs/ledger"
@@ -42,7 +42,7 @@ class JobStore:
     def __init__(self, store: Store, work: BackgroundTasks, ends: JobEnds | None = None) -> None:
         self.jobs: Collection[Job] = store.collection("benchmark_jobs", Job)
         self.trials: Collection[Trial] = store.collection("trials", Trial)
-        self.facts = TrialFacts(store)
+        self.facts = TrialFactTable(store)
         self._events = EventLog(store)
         self._store = store
         self._work = work

@@ -18,8 +18,8 @@ from benchyard.engine.jobs.store import JobStore
 from benchyard.engine.network.model_routes import ModelKeys, ModelRoute
 from benchyard.engine.redaction import Scrubber
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
-from benchyard.engine.runs.traces import Traces
 from benchyard.engine.scenarios.scenarios import Scenarios
+from benchyard.engine.trajectories.traces import Traces
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.devboxes import Devbox
 from benchyard.models.jobs import AgentConfig, Job

@@ -21,8 +21,8 @@ from benchyard.engine.network.egress import require_gateway
 from benchyard.engine.network.gateway_access import Grants, url_of
 from benchyard.engine.network.model_routes import ModelKeys, ModelRoute
 from benchyard.engine.redaction import Scrubber
-from benchyard.engine.runs.traces import Traces
 from benchyard.engine.scenarios.scenarios import Scenarios
+from benchyard.engine.trajectories.traces import Traces
 from benchyard.errors import BenchyardError, Conflict, NotFound, StillWaiting, Unauthorized
 from benchyard.gateway.grants import Grant, GrantBudget, GrantUsage
 from benchyard.gateway.trajectory.builder import TrajectoryOwner
@@ -40,8 +40,8 @@ CALLS_NAME = "calls.db"
 TRAJECTORY_NAME = "trajectory.json"
 _NAMES = (CALLS_NAME, TRAJECTORY_NAME)
 MOST_RECORD_BYTES = 512 * 1024**2
-_TRAJECTORY = "benchyard.engine.runs.call_traces:make_trajectory"
-_CALLS = "benchyard.engine.runs.call_traces:make_shown_calls"
+_TRAJECTORY = "benchyard.engine.trajectories.call_traces:make_trajectory"
+_CALLS = "benchyard.engine.trajectories.call_traces:make_shown_calls"
 _LIMITS = WorkerLimits(seconds=300, memory_bytes=4 * 1024**3, output_bytes=2 * MOST_RECORD_BYTES)
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from benchyard.engine.devboxes.descriptors import read_pieces
 from benchyard.engine.devboxes.secrets import scrubber_of
 from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.objects import OBJECT_PREFIX
-from benchyard.engine.runs.step_index import (
+from benchyard.engine.trajectories.step_index import (
     HEAD_BYTES,
     WHOLE_BYTES,
     IndexHead,
@@ -32,8 +32,8 @@ MOST_AT_ONCE = 200
 """Most steps in one answer."""
 MOST_ANSWER_BYTES = 4 * 1024**2
 MOST_FOUND = 500
-_MAKE = "benchyard.engine.runs.step_index:make_index"
-_FIND = "benchyard.engine.runs.step_index:find_steps"
+_MAKE = "benchyard.engine.trajectories.step_index:make_index"
+_FIND = "benchyard.engine.trajectories.step_index:find_steps"
 _MAKE_LIMITS = WorkerLimits(seconds=120, memory_bytes=4 * 1024**3, output_bytes=3 * MOST_BYTES)
 _FIND_LIMITS = WorkerLimits(seconds=30, memory_bytes=2 * 1024**3, output_bytes=16 * 1024**2)
 _KEPT_MS = 30 * 24 * 3600 * 1000

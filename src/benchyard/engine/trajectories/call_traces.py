@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from benchyard.engine.redaction import Scrubber
-from benchyard.engine.runs.step_index import LEFT_OUT, WHOLE_BYTES, cut_text
+from benchyard.engine.trajectories.step_index import LEFT_OUT, WHOLE_BYTES, cut_text
 from benchyard.errors import NotFound
 from benchyard.gateway.records.reader import read_calls, redacted_copy
 from benchyard.gateway.trajectory.builder import TrajectoryOwner, trajectory_of

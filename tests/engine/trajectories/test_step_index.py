@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchyard.engine.runs.step_index import (
+from benchyard.engine.trajectories.step_index import (
     FIRST_CHARACTERS,
     HEAD_BYTES,
     LEFT_OUT,

@@ -20,7 +20,7 @@ from benchyard.models.trajectories.live_steps import LiveStep
 from benchyard.store.collection import Collection
 from benchyard.workers.workers import WorkerLimits
 
-_LIVE = "benchyard.engine.runs.call_traces:make_live_steps"
+_LIVE = "benchyard.engine.trajectories.call_traces:make_live_steps"
 _LIMITS = WorkerLimits(seconds=30, memory_bytes=2 * 1024**3, output_bytes=256 * 1024**2)
 _PAUSE_SECONDS = 0.5
 """Time between two looks at whether anything was recorded."""

@@ -10,7 +10,7 @@ from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.devboxes.secrets import scrubber_of
 from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.objects import OBJECT_PREFIX
-from benchyard.engine.runs.atif import check_atif
+from benchyard.engine.trajectories.atif import check_atif
 from benchyard.errors import Conflict, NotFound, UsageError, WorkerFailed
 from benchyard.models.objects import ObjectRequest, ObjectState
 from benchyard.models.runs import RUN_KEY, ScenarioRun, Trace, TraceKind, TraceRequest
@@ -18,8 +18,8 @@ from benchyard.store.collection import Collection
 from benchyard.workers.workers import WorkerLimits
 
 MOST_TRACES = 100
-_IS_ATIF = "benchyard.engine.runs.atif:is_atif"
-_WRITTEN = "benchyard.engine.runs.atif:json_text"
+_IS_ATIF = "benchyard.engine.trajectories.atif:is_atif"
+_WRITTEN = "benchyard.engine.trajectories.atif:json_text"
 _LIMITS = WorkerLimits(seconds=60, memory_bytes=4 * 1024**3, output_bytes=1024**3)
 _PIECE_BYTES = 256 * 1024
 

@@ -1,0 +1,1 @@
+"""Trajectories of runs: kept, indexed, read by steps, and followed while an agent works."""
