@@ -12,7 +12,7 @@ WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 
-.PHONY: help setup packages fmt lint check unit test test-all contracts faults agents parity docs demo perf clean
+.PHONY: help setup packages fmt lint house check unit test test-all contracts faults agents parity docs demo perf clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -35,17 +35,21 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-check: lint ## Lint, formatting, types and the rules of the house
-	$(PYTEST) tests/house -q $(ARGS)
+house: setup
+	$(PYTEST) tests/house -q
+
+check: setup ## Lint, formatting, types and the rules of the house
+	@$(MAKE) -j2 --output-sync=target lint house
 
 unit: setup ## Tests that only compute: no root, no server, no devbox; about a minute
 	$(PYTEST) -n $(WORKERS) -m unit -q $(ARGS)
 
-test: lint ## Everything `check` does, then every test but the slow ones
-	@PART_OF_THE_TESTS="$(ARGS)" scripts/run-tests.sh $(BIN)/python $(WORKERS) -m "not slow" $(ARGS)
+# The trees of all modules that the rules of the house look at would stay in the memory of a worker.
+test: check ## Everything `check` does, then every test but the slow ones
+	@PART_OF_THE_TESTS="$(ARGS)" scripts/run-tests.sh $(BIN)/python $(WORKERS) --ignore=tests/house -m "not slow" $(ARGS)
 
-test-all: lint ## The slow tests too: every client, driver and mode
-	@PART_OF_THE_TESTS="$(ARGS)" scripts/run-tests.sh $(BIN)/python $(WORKERS) $(ARGS)
+test-all: check ## The slow tests too: every client, driver and mode
+	@PART_OF_THE_TESTS="$(ARGS)" scripts/run-tests.sh $(BIN)/python $(WORKERS) --ignore=tests/house $(ARGS)
 
 contracts: setup ## The contract suite against every driver and mode of this machine, slow tests too
 	$(PYTEST) tests/contracts $(ARGS)

@@ -5,7 +5,6 @@ import re
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 LONGEST = (
-    "tests/house/",
     "tests/contracts/test_drivers.py",
     "tests/faults/",
     "tests/e2e/",
@@ -17,17 +16,13 @@ LONGEST = (
     "tests/typescript/",
 )
 """What the names of tests that take long begin with, in the order in which workers take them up."""
-JOINED = ("tests/house/",)
-"""Folders whose tests share what is costly to make."""
 DIVIDED = {"tests/contracts/test_drivers.py": re.compile(r"\[([a-z]+(?:-[a-z]+)*)")}
 """Files that workers share: what the tests of one group have in common."""
 
 
 def group_of(name: str) -> str:
-    """Name the group of a test: its file, a part of that, or its folder."""
+    """Name the group of a test: its file, or a part of that."""
     path = name.partition("::")[0]
-    if joined := next((folder for folder in JOINED if path.startswith(folder)), None):
-        return joined
     pattern = DIVIDED.get(path)
     found = pattern.search(name) if pattern else None
     return f"{path} {found[1]}" if found else path

@@ -67,7 +67,7 @@ async def _compare(yard: DriverFixture, devbox: str, *aside: str) -> dict[str, A
 
 
 def _kinds(found: dict[str, Any]) -> set[tuple[str, str, str]]:
-    return {(path, kind, type_) for path, kind, type_, _mode, _size in found["changes"]}
+    return {(path, kind, type_) for path, kind, type_, *_rest in found["changes"]}
 
 
 class ChangeContract(DriverSuite):
@@ -106,6 +106,7 @@ class ChangeContract(DriverSuite):
         assert _kinds(await _compare(yard, devbox)) == {
             ("/base/old", "modified", "folder"),
             ("/base/old/a", "modified", "file"),
+            ("/base/old/b", "deleted", "file"),
             ("/base/other", "modified", "folder"),
         }
 
