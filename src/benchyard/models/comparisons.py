@@ -149,6 +149,8 @@ class ComparisonView(Model):
     """None without a shared scenario."""
     bounds: tuple[float, float] | None = None
     """The interval of the difference with unscored attempts counted against, and for, the second agent."""
+    gate_bounds: tuple[float, float] | None = None
+    """The interval of the difference that a gate rests on, wide enough to err in at most 2.5 %."""
     p: float | None = None
     """Exact p-value over all attempts, with the scenarios as strata; for graded scores by shuffled labels."""
     p_middle: float | None = None

@@ -34,10 +34,10 @@ from benchyard.reports.statistics.differences import (
     paired_difference,
     permutation_test,
 )
-from benchyard.reports.statistics.means import LEVEL, Estimate, estimate
+from benchyard.reports.statistics.means import Estimate, estimate
 from benchyard.reports.statistics.multiple_tests import benjamini_hochberg
 from benchyard.reports.statistics.power import NoiseParts, attempts_needed, detectable_difference
-from benchyard.reports.statistics.verdicts import GateVerdict, difference_bounds, verdict
+from benchyard.reports.statistics.verdicts import GATE_LEVEL, GateVerdict, difference_bounds, verdict
 
 POINTS = 0.02
 """Difference for which the needed attempts are told."""
@@ -173,6 +173,7 @@ def compare(
 def _differences(pairs: Sequence[tuple[Row, Row]], groups: Sequence[str] | None) -> dict[str, Any]:
     return {
         "difference": _score_difference(pairs, groups),
+        "gate_bounds": _gate_bounds(pairs, groups),
         "cost_usd": _mean_difference(pairs, groups, lambda row: row.cost),
         "working_ms": _mean_difference(pairs, groups, lambda row: row.mean_working),
     }
@@ -279,6 +280,14 @@ def _score_difference(
             "method": bounds.method,
         }
     )
+
+
+def _gate_bounds(
+    pairs: Sequence[tuple[Row, Row]], groups: Sequence[str] | None
+) -> tuple[float, float] | None:
+    values = [right.mean - left.mean for left, right in pairs]
+    bounds = difference_bounds(values, groups, GATE_LEVEL)
+    return (round(bounds.low, _DIGITS), round(bounds.high, _DIGITS)) if bounds else None
 
 
 def _mean_difference(
@@ -587,9 +596,9 @@ def _verdict(
         return GateVerdict.PASS, "it is compared with itself"
     if comparison.running is not None:
         return _running_verdict(comparison.running, margin)
-    if difference is None:
+    if difference is None or comparison.gate_bounds is None:
         return GateVerdict.INCONCLUSIVE, "the two share no scored scenario"
-    low, high = difference.low, difference.high
+    low, high = comparison.gate_bounds
     told = f"{difference.mean:+.3f} ({low:+.3f} to {high:+.3f})"
     unscored = comparison.a.unscored + comparison.b.unscored
     if comparison.bounds is not None and unscored > allowed_unscored:
@@ -630,15 +639,18 @@ def _deciding_sizes(comparison: ComparisonView, margin: float) -> tuple[int | No
     The mean is taken to stay. More attempts help against the part of the noise that comes from them only.
     """
     difference, power = comparison.difference, comparison.power
-    if difference is None or not (distance := abs(difference.mean + margin)):
+    if difference is None or comparison.gate_bounds is None:
         return None, None
+    if not (distance := abs(difference.mean + margin)):
+        return None, None
+    low, high = comparison.gate_bounds
     if power is None:
         # No spread at all: more attempts at these scenarios would hardly show one.
         room = 1 + difference.mean if difference.mean > -margin else 1 - difference.mean
         # All that is unlikely to be unseen in so many must still fit between the mean and -margin.
-        unseen = math.log((1 - LEVEL) / 2) / math.log1p(-distance / room) if distance < room else 1
+        unseen = math.log((1 - GATE_LEVEL) / 2) / math.log1p(-distance / room) if distance < room else 1
         return None, _at_most_needed(max(comparison.n_shared + 1, math.ceil(unseen)))
-    wanted = (distance / ((difference.high - difference.low) / 2)) ** 2
+    wanted = (distance / ((high - low) / 2)) ** 2
     scenarios = max(comparison.n_shared + 1, math.ceil(comparison.n_shared / wanted))
     attempts = (comparison.a.n_attempts + comparison.b.n_attempts) / 2 / max(1, comparison.n_shared)
     left = wanted - (1 - power.of_attempts)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from benchyard.reports.statistics.verdicts import GateVerdict, difference_bounds, verdict
+from benchyard.reports.statistics.verdicts import GATE_LEVEL, GateVerdict, difference_bounds, verdict
 
 
 def test_a_verdict_is_the_place_of_the_interval() -> None:
@@ -37,25 +37,25 @@ def test_the_same_agent_twice_seldom_fails(scenarios: int, attempts: int) -> Non
     for _ in range(2000):
         shares = [chance.betavariate(0.5, 0.5) for _ in range(scenarios)]
         before, after = _scores(chance, shares, attempts), _scores(chance, shares, attempts)
-        bounds = difference_bounds([b - a for a, b in zip(before, after, strict=True)])
+        bounds = difference_bounds([b - a for a, b in zip(before, after, strict=True)], level=GATE_LEVEL)
         assert bounds is not None
         failed += verdict(bounds.low, bounds.high, 0.0) is GateVerdict.FAIL
-    assert failed / 2000 <= 0.025 + 3 * (0.025 * 0.975 / 2000) ** 0.5
+    assert failed / 2000 <= 0.025
     assert failed > 0
 
 
 def test_a_loss_of_the_margin_seldom_passes() -> None:
     chance = random.Random(19)
-    margin, rounds = 0.1, 1000
+    margin, rounds = 0.1, 2000
     passed = 0
     for _ in range(rounds):
         shares = [0.2 + 0.6 * chance.random() for _ in range(40)]
         before = _scores(chance, shares, 3)
         after = _scores(chance, [share - margin for share in shares], 3)
-        bounds = difference_bounds([b - a for a, b in zip(before, after, strict=True)])
+        bounds = difference_bounds([b - a for a, b in zip(before, after, strict=True)], level=GATE_LEVEL)
         assert bounds is not None
         passed += verdict(bounds.low, bounds.high, margin) is GateVerdict.PASS
-    assert passed / rounds <= 0.025 + 3 * (0.025 * 0.975 / rounds) ** 0.5
+    assert passed / rounds <= 0.025
 
 
 def test_a_large_loss_on_many_scenarios_nearly_always_fails() -> None:
@@ -65,7 +65,7 @@ def test_a_large_loss_on_many_scenarios_nearly_always_fails() -> None:
         shares = [0.2 + 0.6 * chance.random() for _ in range(500)]
         before = _scores(chance, shares, 5)
         after = _scores(chance, [share - 0.1 for share in shares], 5)
-        bounds = difference_bounds([b - a for a, b in zip(before, after, strict=True)])
+        bounds = difference_bounds([b - a for a, b in zip(before, after, strict=True)], level=GATE_LEVEL)
         assert bounds is not None
         failed += verdict(bounds.low, bounds.high, 0.02) is GateVerdict.FAIL
     assert failed >= 38
