@@ -193,7 +193,7 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
             run_logs=RunLogs(tools, runs),
             traces=traces,
             steps=TrajectorySteps(tools),
-            run_steps=LiveRunSteps(tools, run_records, grants.records),
+            run_steps=LiveRunSteps(tools, run_records, grants),
             trial_steps=LiveTrialSteps(tools, job_store, access),
             scorer_validation=ScorerValidation(tools, devboxes, scorers),
             jobs=jobs,

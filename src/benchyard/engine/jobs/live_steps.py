@@ -36,7 +36,7 @@ class LiveTrialSteps:
         async def reason_of_end() -> str | None:
             return _reason_of_end(await self._job_store.trials.get(trial_id))
 
-        agent = AgentAtWork(self._access.grants.records.file(trial_id), scrubber, reason_of_end)
+        agent = AgentAtWork(self._access.grants, trial_id, scrubber, reason_of_end)
         return follow_steps(self._tools, agent, LiveCursor.of(cursor))
 
 

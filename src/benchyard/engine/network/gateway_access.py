@@ -1,11 +1,13 @@
 """Grants at the gateway and the doors that lead to it; both are reopened after a crash."""
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Collection
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +20,7 @@ from benchyard.gateway.client import Gateway, is_running
 from benchyard.gateway.egress.rules import Rules
 from benchyard.gateway.grants import Grant, GrantUsage
 from benchyard.gateway.protocol import GatewayOptions
+from benchyard.hosts.cancellation import run_to_end
 from benchyard.hosts.host import Host
 
 FIRST_PORT = 20_000
@@ -74,6 +77,10 @@ class Grants:
         """Grants that an earlier server left open, and their devboxes; their trials and runs end them."""
         self._listening: set[str] = set()
         """Devboxes whose doors lead to the gateway, with or without a grant."""
+        self._readers: Counter[str] = Counter()
+        """Number of those who still read the records of a grant."""
+        self._unneeded: set[str] = set()
+        """Grants whose records go with their last reader."""
 
     async def __aenter__(self) -> Self:
         """Find the gateway of an earlier server, if it still runs."""
@@ -175,10 +182,27 @@ class Grants:
             theirs.close()
 
     async def forget(self, grant_id: str) -> None:
-        """Remove the gateway's records of a grant, closing it if necessary."""
+        """Remove the gateway's records of a grant, closing it if necessary; readers read to the end first."""
         if self.records.file(grant_id).exists():
             await self.close(grant_id)
-            await self._gateway.forget(grant_id)
+            if grant_id in self._readers:
+                self._unneeded.add(grant_id)
+            else:
+                await self._gateway.forget(grant_id)
+
+    @contextlib.asynccontextmanager
+    async def reader(self, grant_id: str) -> AsyncIterator[Path]:
+        """Yield the file with the records of a grant, which may not exist yet; it stays while it is read."""
+        self._readers[grant_id] += 1
+        try:
+            yield self.records.file(grant_id)
+        finally:
+            self._readers[grant_id] -= 1
+            if not self._readers[grant_id]:
+                del self._readers[grant_id]
+                if grant_id in self._unneeded:
+                    self._unneeded.discard(grant_id)
+                    await run_to_end(self.forget(grant_id))
 
     async def open_egress(self, devbox_id: str, descriptor: int, rules: Rules) -> None:
         """Let a devbox reach the hosts on a list; a second call replaces its rules."""

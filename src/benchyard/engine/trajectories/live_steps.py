@@ -9,7 +9,7 @@ from pathlib import Path
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.secrets import scrubber_of
-from benchyard.engine.network.gateway_access import CallRecords
+from benchyard.engine.network.gateway_access import Grants
 from benchyard.engine.redaction import Scrubber
 from benchyard.engine.runs.model_access import grant_id_of
 from benchyard.errors import UsageError
@@ -33,8 +33,9 @@ _FOREVER_MS = 2**53
 class AgentAtWork:
     """The agent whose steps are followed."""
 
-    file: Path
-    """Where the gateway records its calls."""
+    grants: Grants
+    grant_id: str
+    """The grant under which the gateway records its calls."""
     scrubber: Callable[[], Awaitable[Scrubber]]
     reason_of_end: Callable[[], Awaitable[str | None]]
     """Returns why no more steps will come; None while the agent works, or has not begun."""
@@ -46,33 +47,34 @@ async def follow_steps(tools: EngineContext, agent: AgentAtWork, cursor: LiveCur
     Looking costs two calls of `stat`; a worker reads the record only when it has changed.
     """
     seen: object = ()
-    while True:
-        # Asked first: what is recorded by then is told before the end.
-        ended = await agent.reason_of_end()
-        changed = _version(agent.file)
-        has_more = False
-        if changed != seen or ended:
-            before = _FOREVER_MS if ended else now_ms() - _SETTLED_MS
-            frames, cursor, has_more = await _frames(tools, agent, cursor, before)
-            if frames:
-                yield frames
-        if ended and not has_more:
-            end = LiveStep(kind="end", cursor=str(cursor), message=ended)
-            yield f"id: {cursor}\ndata: {end.model_dump_json(exclude_none=True)}\n\n".encode()
-            return
-        if not has_more:
-            # A call that ended just now is told with the next look.
-            is_settled = changed is None or now_ms() - changed[0] // 1_000_000 > 2 * _SETTLED_MS
-            seen = changed if is_settled else ()
-            await asyncio.sleep(_PAUSE_SECONDS)
+    async with agent.grants.reader(agent.grant_id) as file:
+        while True:
+            # Asked first: what is recorded by then is told before the end.
+            ended = await agent.reason_of_end()
+            changed = _version(file)
+            has_more = False
+            if changed != seen or ended:
+                before = _FOREVER_MS if ended else now_ms() - _SETTLED_MS
+                frames, cursor, has_more = await _frames(tools, agent, file, cursor, before)
+                if frames:
+                    yield frames
+            if ended and not has_more:
+                end = LiveStep(kind="end", cursor=str(cursor), message=ended)
+                yield f"id: {cursor}\ndata: {end.model_dump_json(exclude_none=True)}\n\n".encode()
+                return
+            if not has_more:
+                # A call that ended just now is told with the next look.
+                is_settled = changed is None or now_ms() - changed[0] // 1_000_000 > 2 * _SETTLED_MS
+                seen = changed if is_settled else ()
+                await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def _frames(
-    tools: EngineContext, agent: AgentAtWork, cursor: LiveCursor, before_ms: int
+    tools: EngineContext, agent: AgentAtWork, file: Path, cursor: LiveCursor, before_ms: int
 ) -> tuple[bytes, LiveCursor, bool]:
     """Return the next frames, the place after them, and whether there may be more at once."""
     secrets = (await agent.scrubber()).values
-    given = {"file": str(agent.file), "cursor": str(cursor), "before_ms": before_ms, "secrets": secrets}
+    given = {"file": str(file), "cursor": str(cursor), "before_ms": before_ms, "secrets": secrets}
     made: bytes = await tools.workers.call(_LIVE, b"", given, _LIMITS)
     line, _, frames = made.partition(b"\n")
     place, more = line.decode().split()
@@ -94,10 +96,10 @@ def _version(file: Path) -> tuple[int, int, int] | None:
 class LiveRunSteps:
     """Steps of runs whose own code asks models."""
 
-    def __init__(self, tools: EngineContext, runs: Collection[ScenarioRun], records: CallRecords) -> None:
+    def __init__(self, tools: EngineContext, runs: Collection[ScenarioRun], grants: Grants) -> None:
         self._tools = tools
         self._runs = runs
-        self._records = records
+        self._grants = grants
 
     async def follow(self, run_id: str, cursor: str | None) -> AsyncIterator[bytes]:
         """Return the frames of a run's steps; raises NotFound, or UsageError for a wrong cursor."""
@@ -115,5 +117,5 @@ class LiveRunSteps:
             run = await self._runs.get(run_id)
             return None if run.state is RunState.RUNNING else f"the run is {run.state.value}"
 
-        agent = AgentAtWork(self._records.file(grant_id_of(run_id)), scrubber, reason_of_end)
+        agent = AgentAtWork(self._grants, grant_id_of(run_id), scrubber, reason_of_end)
         return follow_steps(self._tools, agent, LiveCursor.of(cursor))
