@@ -334,7 +334,7 @@ def _facts(view: ComparisonView) -> dict[str, object]:
         "with unscored": f"{bounds[0]:+.3f} to {bounds[1]:+.3f}" if bounds else None,
         "chance of it": None if view.p is None else f"p = {_p(view.p)}, {view.p_method}",
         "scenarios": _flips(view),
-        "cost": _amount(view.cost_usd, "${:+.4f}"),
+        "cost": _costs(view.cost_usd),
         "time": _times(view.working_ms),
         "can show": _power(view.power),
     }
@@ -348,10 +348,11 @@ def _flips(view: ComparisonView) -> str | None:
     return f"{flips.won} won, {flips.lost} lost{noise}, {flips.both} both pass, {flips.neither} neither"
 
 
-def _amount(difference: DifferenceView | None, form: str) -> str | None:
+def _costs(difference: DifferenceView | None) -> str | None:
     if difference is None:
         return None
-    mean, low, high = (form.format(value) for value in (difference.mean, difference.low, difference.high))
+    values = (difference.mean, difference.low, difference.high)
+    mean, low, high = (f"{value:+.4f}".replace("+", "+$").replace("-", "-$") for value in values)
     return f"{mean} ({low} to {high}) an attempt"
 
 
