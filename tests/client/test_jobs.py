@@ -8,9 +8,9 @@ import pytest
 
 from benchyard import Benchyard
 from benchyard.client import AsyncClient
-from benchyard.client.resources.jobs import events_in
+from benchyard.client.event_streams import EventParser
 from benchyard.errors import BenchyardError, NotFound, ServerUnreachable, StillWaiting
-from benchyard.models.jobs import AgentConfig, JobRequest, ScenariosSpec
+from benchyard.models.jobs import AgentConfig, JobEvent, JobRequest, ScenariosSpec
 from tests.client.stub import Answer, Asked, error, in_turn, stub, talking
 
 PATH = "/v1/benchmark_jobs"
@@ -137,11 +137,14 @@ def test_events_of_no_job_and_of_a_server_that_stays_away(unused_url: str) -> No
 
 
 def test_invalid_event_is_refused() -> None:
+    parser = EventParser(JobEvent, "an event of a job", largest=100)
     with pytest.raises(BenchyardError, match="not an event"):
-        list(events_in([b"data: {}"]))
+        list(parser.feed(b"data: {}\n\n"))
     with pytest.raises(NotFound, match="gone"):
-        list(events_in([b'event: error\ndata: {"code": "not_found", "message": "gone"}']))
-    assert list(events_in([b": comment", b""])) == []
+        list(parser.feed(b'event: error\ndata: {"code": "not_found", "message": "gone"}\n\n'))
+    assert list(parser.feed(b": comment\n\n\n\n")) == []
+    with pytest.raises(BenchyardError, match="without end"):
+        list(parser.feed(b"data: " + b"x" * 100))
 
 
 def test_wait_returns_the_end_or_raises_at_its_timeout() -> None:

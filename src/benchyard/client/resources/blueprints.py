@@ -1,12 +1,10 @@
 """Blueprints: images for devboxes, built on the server."""
 
-import json
 import time
-from collections.abc import Iterator
 
 import httpx
-from pydantic import ValidationError
 
+from benchyard.client.event_streams import EventParser
 from benchyard.client.listings import items_of_pages
 from benchyard.client.methods import S, VerbGroup, call, items
 from benchyard.client.operations import (
@@ -17,14 +15,13 @@ from benchyard.client.operations import (
     Steps,
     at,
     backoff,
-    error_from,
     fetch,
     open_body,
     pause,
     read,
     send,
 )
-from benchyard.errors import BenchyardError, BuildFailed, ServerUnreachable, StillWaiting
+from benchyard.errors import BuildFailed, ServerUnreachable, StillWaiting
 from benchyard.models.blueprints import (
     UNFINISHED,
     BlueprintPreviewView,
@@ -112,10 +109,9 @@ def _follow(path: str, offset: int) -> Flow[BuildLogUpdate]:
     while failures <= RETRIES:
         try:
             yield from open_body(Request("GET", path, {"offset": offset}, timeout=SILENCE_SECONDS))
-            left = b""
+            parser = EventParser(BuildLogUpdate, "a line of a build's log")
             while chunk := (yield from read()):
-                *frames, left = (left + chunk).split(b"\n\n")
-                for update in _updates(frames):
+                for update in parser.feed(chunk):
                     offset, failures = update.offset, 0
                     yield Emit(update)
         except (httpx.TransportError, StillWaiting):
@@ -124,23 +120,3 @@ def _follow(path: str, offset: int) -> Flow[BuildLogUpdate]:
             continue
         return
     raise ServerUnreachable("the log was cut again and again; is the server running?")
-
-
-def _updates(frames: list[bytes]) -> Iterator[BuildLogUpdate]:
-    for frame in frames:
-        fields = dict(line.split(b": ", 1) for line in frame.split(b"\n") if b": " in line)
-        if b"data" not in fields:
-            continue
-        if fields.get(b"event") == b"error":
-            raise _error(fields[b"data"])
-        try:
-            yield BuildLogUpdate.model_validate_json(fields[b"data"])
-        except ValidationError as error:
-            raise BenchyardError("the server's answer is not a line of a build's log") from error
-
-
-def _error(data: bytes) -> BenchyardError:
-    try:
-        return error_from(int(json.loads(data)["code"]), data)
-    except (ValueError, KeyError, TypeError) as error:
-        raise BenchyardError("the server ended the log with an error that says nothing") from error

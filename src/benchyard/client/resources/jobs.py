@@ -1,14 +1,13 @@
 """Jobs: make, look up, list, follow, wait for, cancel, resume, retry, rescore; their trials and reports."""
 
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
 import httpx
-from pydantic import ValidationError
 
+from benchyard.client.event_streams import EventParser
 from benchyard.client.listings import ListingSpec, items_of_pages, listing
 from benchyard.client.methods import S, VerbGroup, call, items
 from benchyard.client.operations import (
@@ -18,7 +17,6 @@ from benchyard.client.operations import (
     Steps,
     at,
     backoff,
-    error_from,
     fetch,
     open_body,
     pause,
@@ -27,7 +25,7 @@ from benchyard.client.operations import (
 from benchyard.client.report_views import JobReport
 from benchyard.client.request_fields import JobPageFields, TrialFields, body_of
 from benchyard.client.trial_frames import FrameKind, frame_of
-from benchyard.errors import BenchyardError, Conflict, ServerUnreachable, StillWaiting
+from benchyard.errors import Conflict, ServerUnreachable, StillWaiting
 from benchyard.models.base import RenameRequest
 from benchyard.models.comparisons import ComparisonView, GateView
 from benchyard.models.job_plans import JobPlanView
@@ -94,13 +92,10 @@ def _connection(id: str, place: _StreamPosition, told: OnReconnect) -> Flow[JobE
     path = at("/v1/benchmark_jobs/{}/events", id)
     yield from open_body(Request("GET", path, {"after": place.seq}, timeout=SILENCE_SECONDS))
     _heard(place, told)
-    left = b""
+    parser = EventParser(JobEvent, "an event of a job", LARGEST_FRAME)
     while chunk := (yield from read()):
         place.heard = time.monotonic()
-        *frames, left = (left + chunk).replace(b"\r\n", b"\n").split(b"\n\n")
-        if len(left) > LARGEST_FRAME:
-            raise BenchyardError("the server's answer is not a stream of events: one is without end")
-        for event in events_in(frames):
+        for event in parser.feed(chunk):
             if event.seq > place.seq:
                 place.seq = event.seq
                 place.state = event.state or place.state
@@ -123,27 +118,6 @@ def _away(place: _StreamPosition, patience: float, told: OnReconnect, error: Exc
         told(False)
     place.failures += 1
     yield from pause(min(backoff(place.failures), LONGEST_PAUSE))
-
-
-def events_in(frames: list[bytes]) -> Iterator[JobEvent]:
-    """Yield the events of whole frames of a stream; comments only keep the connection alive."""
-    for frame in frames:
-        fields = dict(line.split(b": ", 1) for line in frame.split(b"\n") if b": " in line[1:])
-        if b"data" not in fields:
-            continue
-        if fields.get(b"event") == b"error":
-            raise _error(fields[b"data"])
-        try:
-            yield JobEvent.model_validate_json(fields[b"data"])
-        except ValidationError as error:
-            raise BenchyardError("the server's answer is not an event of a job") from error
-
-
-def _error(data: bytes) -> BenchyardError:
-    try:
-        return error_from(int(json.loads(data)["code"]), data)
-    except (ValueError, KeyError, TypeError):
-        return error_from(500, data)
 
 
 FIRST_LOOK_SECONDS = 0.1

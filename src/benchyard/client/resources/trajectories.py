@@ -1,13 +1,11 @@
 """Trajectories of trials and scenario runs, step by step: index, steps, search, steps as they come."""
 
-import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
-from pydantic import ValidationError
 
+from benchyard.client.event_streams import EventParser
 from benchyard.client.methods import S, VerbGroup, call, items
 from benchyard.client.operations import (
     TRANSFER_TIMEOUT,
@@ -17,20 +15,18 @@ from benchyard.client.operations import (
     Steps,
     at,
     backoff,
-    error_from,
     fetch,
     open_body,
     pause,
     read,
     send,
 )
-from benchyard.errors import BenchyardError, ServerUnreachable, StillWaiting
+from benchyard.errors import ServerUnreachable, StillWaiting
 from benchyard.models.trajectories.live_steps import LiveStep
 from benchyard.models.trajectories.steps import FoundStepsView, NumberedStep, StepIndexView, StepRangeView
 
 SILENCE_SECONDS = 60.0
 PATIENCE_SECONDS = 600.0
-LARGEST_FRAME = 16 * 1024**2
 _TRIAL_PREFIX = "trl_"
 _PAGE = 200
 
@@ -86,13 +82,10 @@ class Trajectories(VerbGroup[S]):
             try:
                 request = Request("GET", _path(id, "/live"), {"after": cursor}, timeout=SILENCE_SECONDS)
                 yield from open_body(request)
-                left = b""
+                parser = EventParser(LiveStep, "a step of an agent")
                 while chunk := (yield from read()):
                     heard, failures = time.monotonic(), 0
-                    *frames, left = (left + chunk).split(b"\n\n")
-                    if len(left) > LARGEST_FRAME:
-                        raise BenchyardError("the server's answer is not a stream of steps: one is endless")
-                    for event in _events_in(frames):
+                    for event in parser.feed(chunk):
                         cursor = event.cursor or cursor
                         yield Emit(event)
                         if event.kind == "end":
@@ -109,24 +102,3 @@ def _path(id: str, rest: str = "") -> str:
     """Return the address of the steps of a trial or of a scenario run."""
     noun = "/v1/trials/{}/steps" if id.startswith(_TRIAL_PREFIX) else "/v1/scenarios/runs/{}/steps"
     return at(noun, id) + rest
-
-
-def _events_in(frames: list[bytes]) -> Iterator[LiveStep]:
-    """Yield the events of whole frames; comments only keep the connection alive."""
-    for frame in frames:
-        fields = dict(line.split(b": ", 1) for line in frame.split(b"\n") if b": " in line[1:])
-        if b"data" not in fields:
-            continue
-        if fields.get(b"event") == b"error":
-            raise _error_in(fields[b"data"])
-        try:
-            yield LiveStep.model_validate_json(fields[b"data"])
-        except ValidationError as error:
-            raise BenchyardError("the server's answer is not a step of an agent") from error
-
-
-def _error_in(data: bytes) -> BenchyardError:
-    try:
-        return error_from(int(json.loads(data)["code"]), data)
-    except (ValueError, KeyError, TypeError):
-        return error_from(500, data)
