@@ -72,7 +72,7 @@ def test_two_agents_side_by_side(benchyard: CommandLine, client: Client) -> None
     assert f"nop  {ANSWER}  not passed  0" in ended.out
     assert "is completed\n" in ended.out
     assert (
-        "nop against oracle: -1.000 (-1.000 to -0.158), p = 0.500 on 2 scenarios: may be chance" in ended.out
+        "nop against oracle: -1.000 (-1.000 to +0.684), p = 0.500 on 2 scenarios: may be chance" in ended.out
     )
     said = benchyard.ok("job", "summary", name)
     assert "oracle  2 (100%)" in said

@@ -151,7 +151,7 @@ def test_ten_thousand_trials_are_shown_in_a_moment(capfd: pytest.CaptureFixture[
     summarize(view, extended=False)
     assert time.process_time() - begin < 1.0, "usually a tenth of that"
     shown = capfd.readouterr().out
-    assert "agent-1 against agent-0: +0.500 (+0.499 to +0.501)" in shown
+    assert "agent-1 against agent-0: +0.500 (+0.499 to +0.500)" in shown
     assert "more than chance" in shown
     assert "and 4980 more; -e shows all" in shown
 
