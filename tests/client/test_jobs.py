@@ -70,7 +70,8 @@ def test_verbs_ask_for_what_they_say() -> None:
         bodies = [json.loads(each.body or b"null") for each in server.asked]
         assert bodies[0]["spec"]["agent_configs"] == [{"type": "job_agent", "name": "nop"}]
         assert bodies[0] == bodies[1]
-        assert bodies[2:] == [None, None, {"only": "failed"}, {"trial_ids": ["trl_1"]}, {}]
+        assert bodies[2:4] == [None, None]
+        assert bodies[4:] == [{"only": "failed"}, {"trial_ids": ["trl_1"], "times": 1}, {"times": 1}]
 
 
 def test_trials_of_all_pages() -> None:

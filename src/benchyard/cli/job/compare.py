@@ -151,7 +151,7 @@ def gate(
     \b
       benchyard job gate today --against last-week
       benchyard job gate today --against main
-      benchyard job gate today --against last-week --margin 0.01 --inconclusive pass
+      benchyard job gate today --against main --margin 0.01 --inconclusive pass
       benchyard job gate today --against last-week --md report.md --junit gate.xml
     """
     with connect() as client:

@@ -77,7 +77,7 @@ def export(
     \b
       benchyard job export my-job jobs --format harbor
       benchyard job export my-job --csv trials.csv
-      benchyard job export my-job --csv - --columns scenario_name,attempt,score,cost_usd
+      benchyard job export my-job --csv - --columns scenario_name,score
       benchyard job export my-job --parquet trials.parquet
     """
     if csv_file is not None or parquet_file is not None:
