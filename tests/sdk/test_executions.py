@@ -143,7 +143,8 @@ def test_kill_of_the_process_group_takes_the_children_too(client: Runloop, box: 
     mark = f"1{uuid.uuid4().int % 10**9:09}"
     id = start(client, box, f"sleep {mark} & echo begun; wait")
     printed(client, box, id, "begun")
-    assert output(client, box, f"pgrep -fc '^sleep {mark}'").strip() == "1"
+    # Until it runs its program, the child has its parent's name.
+    eventually(lambda: run(client, box, f"pgrep -fc '^sleep {mark}'").stdout == "1\n", "the child")
     client.devboxes.executions.kill(id, devbox_id=box, kill_process_group=True)
     assert ended(client, box, id).exit_status == 137
     eventually(lambda: run(client, box, f"pgrep -fc '^sleep {mark}'").stdout == "0\n", "the child to be gone")
