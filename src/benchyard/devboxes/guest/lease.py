@@ -28,6 +28,9 @@ NOTE = "box.json"
 _LOOK_SECONDS = 0.5
 _GRACE_SECONDS = 2.0
 _PATIENCE_SECONDS = 10.0
+_EMPTIES_SECONDS = 0.5
+"""Seconds within which the processes of a devbox that has ended leave its control groups."""
+_PAUSE_SECONDS = 0.01
 _SUCCESSION_SECONDS = 5.0
 """Seconds to wait for an earlier warden, which exits when it sees our server."""
 _MAX_NOTE = 64 * 1024
@@ -140,13 +143,26 @@ def _look_after(note: dict[str, Any], alone_seconds: float) -> None:
                 return
         finally:
             os.close(descriptor)
+    deadline = time.monotonic() + _EMPTIES_SECONDS
     for group in note["groups"]:
         with contextlib.suppress(OSError):
             os.rmdir(f"{group}/{freezer.INNER}")
-        # Processes still in the group are left to the next server to clear.
+        # Processes still in the group after this time are left to the next server to clear.
+        while not _is_removed(group) and time.monotonic() < deadline:
+            time.sleep(_PAUSE_SECONDS)
         with contextlib.suppress(OSError):
-            os.rmdir(group)
             os.rmdir(os.path.dirname(group))
+
+
+def _is_removed(group: str) -> bool:
+    """Remove a control group; return False while the kernel still counts processes that have just died."""
+    try:
+        os.rmdir(group)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def end_devbox(descriptor: int, groups: list[str]) -> bool:
