@@ -163,6 +163,11 @@ def test_a_second_server_on_the_same_data_is_refused(lasting: RunningServer) -> 
         other.start()
 
 
+def held_by_a_devbox(server: RunningServer) -> set[str]:
+    """The kinds of leaks that a devbox holds in the kernel."""
+    return {leak.kind for leak in leaks.find(server.data)} & {"process", "mount", "cgroup", "namespace"}
+
+
 def test_devboxes_end_when_the_server_never_comes_back(tmp_path: Path) -> None:
     with served(tmp_path, "--devbox-lease", "1") as server, client_of(server) as client:
         devbox = create(client)
@@ -171,8 +176,8 @@ def test_devboxes_end_when_the_server_never_comes_back(tmp_path: Path) -> None:
         first = held(server, devbox)
         server.kill()
         eventually(lambda: not devbox_index.is_alive(first), "the end of the lease")
-        kinds = {leak.kind for leak in leaks.find(server.data)}
-        assert kinds.isdisjoint({"process", "mount", "cgroup", "namespace"})
+        # The kernel may count a process that has just died for a moment more.
+        eventually(lambda: not held_by_a_devbox(server), "the end of all that it held")
         server.start()
         assert devbox.reaches("failure")["failure_reason"] == "health_check_failed"
         assert devbox.ended(running)["exit_status"] == 137
