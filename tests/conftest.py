@@ -32,8 +32,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As for whatever is started in the background of a shell: what tests start must not inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-MOST_MEMORY = 600 * 1024**2
+MOST_MEMORY = 1000 * 1024**2
 """Bytes that a worker may take up: what is kept by a test is paid for by all that come after it."""
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 _TOLD = pytest.StashKey[bool]()
 _started: list[str] = []
 """What the running test started."""
@@ -51,6 +52,11 @@ def _noting(started: list[str]) -> Callable[[str, object], None]:
 
 
 sys.addaudithook(_noting(_started))
+
+# Large blocks go back to the system when they are freed, and threads have no heaps of their own.
+_libc = ctypes.CDLL(None)
+_libc.mallopt(_M_MMAP_THRESHOLD, 128 * 1024)
+_libc.mallopt(_M_ARENA_MAX, 1)
 
 # What tests import lies in temporary folders, and stand-ins in a cache.
 os.environ.setdefault("BENCHYARD_IMPORT_FROM", f"{tempfile.gettempdir()}:{stand_ins.cache()}")
@@ -94,7 +100,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     if taken > MOST_MEMORY:
         # What was given back to the allocator is not kept; it goes back to the system only when asked.
         gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)
+        _libc.malloc_trim(0)
         taken = _memory()
     if taken > MOST_MEMORY and not item.session.stash.get(_TOLD, False):
         item.session.stash[_TOLD] = True
