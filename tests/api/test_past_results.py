@@ -7,6 +7,7 @@ import hmac
 import json
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -106,7 +107,8 @@ async def _store(url: str, receiver: str) -> None:
         await store.collection("webhooks", Webhook).insert(hook)
         left = WebhookDelivery(
             id="whd_left",
-            create_time_ms=1,
+            # Those of long ago are removed once they were delivered.
+            create_time_ms=time.time_ns() // 1_000_000,
             webhook_id="whk_old",
             type="job.ended",
             body='{"type":"job.ended"}',
