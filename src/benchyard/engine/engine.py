@@ -113,7 +113,10 @@ class Engine:
 
 @asynccontextmanager
 async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> AsyncIterator[Engine]:
-    """Open all services and resume an earlier server's work; close them in order at the end."""
+    """Open all services and resume an earlier server's work; close them in order at the end.
+
+    It is long so that one function shows which service uses which.
+    """
     snapshots = store.collection("snapshots", Snapshot)
     blueprints = store.collection("blueprints", Blueprint)
     image_resolver = ImageResolver(tools, snapshots, blueprints)

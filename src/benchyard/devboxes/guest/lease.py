@@ -94,8 +94,10 @@ def _guard(folder: str) -> None:
         with _locked(folder) as is_alone:
             if not is_alone:
                 return
+            # One time for all of them: a server that starts waits for the lock.
+            deadline = time.monotonic() + _EMPTIES_SECONDS
             for note in _notes(folder):
-                _look_after(note, time.monotonic() - since)
+                _look_after(note, time.monotonic() - since, deadline)
             if not living_devboxes(folder):
                 return
         time.sleep(_LOOK_SECONDS)
@@ -134,7 +136,7 @@ def _open(note: dict[str, Any]) -> int | None:
     return processes.open_same(note["pid"], note["start_time"], note["boot_id"])
 
 
-def _look_after(note: dict[str, Any], alone_seconds: float) -> None:
+def _look_after(note: dict[str, Any], alone_seconds: float, deadline: float) -> None:
     """End a devbox whose lease is over; for one that has ended by itself, remove the control groups."""
     descriptor = _open(note)
     if descriptor is not None:
@@ -143,7 +145,6 @@ def _look_after(note: dict[str, Any], alone_seconds: float) -> None:
                 return
         finally:
             os.close(descriptor)
-    deadline = time.monotonic() + _EMPTIES_SECONDS
     for group in note["groups"]:
         with contextlib.suppress(OSError):
             os.rmdir(f"{group}/{freezer.INNER}")
