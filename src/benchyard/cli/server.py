@@ -168,6 +168,9 @@ def _show_collected(found: CollectedResultsView) -> None:
     if found.n_pinned:
         pinned = "1 pinned job stays" if found.n_pinned == 1 else f"{found.n_pinned} pinned jobs stay"
         click.echo(pinned, err=True)
+    if found.n_baselines:
+        named = "1 job stays" if found.n_baselines == 1 else f"{found.n_baselines} jobs stay"
+        click.echo(f"{named} because a baseline names it, see `benchyard baseline list`", err=True)
 
 
 def _counted(count: int) -> str:

@@ -76,7 +76,7 @@ class Retention:
                 if (job.end_time_ms or before_ms) < before_ms and job.rescoring_state != "running"
             ]
             named = await self._baselines.of_jobs()
-            kept = [each for each in jobs if each.is_pinned or each.id in named]
+            pinned = sum(each.is_pinned for each in jobs)
             old = [each for each in jobs if not each.is_pinned and each.id not in named]
             async for measure, remove in self._old(old, before_ms):
                 try:
@@ -94,7 +94,8 @@ class Retention:
             removed=found,
             n_removed=count,
             size_bytes=size,
-            n_pinned=len(kept),
+            n_pinned=pinned,
+            n_baselines=len(jobs) - pinned - len(old),
         )
 
     async def _old(self, jobs: list[Job], before_ms: int) -> AsyncIterator[tuple[Sized, Sized]]:

@@ -82,4 +82,6 @@ class CollectedResultsView(Model):
     n_removed: int = 0
     size_bytes: int = 0
     n_pinned: int = 0
-    """Number of jobs that are old enough but pinned, or named by a baseline."""
+    """Number of jobs that are old enough but pinned."""
+    n_baselines: int = 0
+    """Number of jobs that are old enough and not pinned, but named by a baseline."""

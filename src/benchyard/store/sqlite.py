@@ -7,6 +7,7 @@ statement.
 import asyncio
 import contextlib
 import queue
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -162,6 +163,7 @@ _PATIENCE_SECONDS = 5.0
 """Seconds that a write waits while another process has the file locked."""
 _OPENING_SECONDS = 30.0
 """The same for making the schema and setting up connections, which on a busy machine take several seconds."""
+_RETRY_SECONDS = 0.01
 _PRAGMAS = (
     f"busy_timeout={_OPENING_SECONDS * 1000:.0f}",
     *("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"),
@@ -215,6 +217,21 @@ def _set_up(connection: Any, _: Any) -> None:
     # Keep the driver from beginning transactions itself; `_transaction` begins them.
     connection.isolation_level = None
     cursor = connection.cursor()
+    deadline = time.monotonic() + _OPENING_SECONDS
     for pragma in _PRAGMAS:
-        cursor.execute(f"PRAGMA {pragma}")
+        _apply_pragma(cursor, pragma, deadline)
     cursor.close()
+
+
+def _apply_pragma(cursor: sqlite3.Cursor, pragma: str, deadline: float) -> None:
+    # The change of a new file to WAL does not wait for `busy_timeout`: SQLite refuses it at once if two
+    # connections begin it together.
+    while True:
+        try:
+            cursor.execute(f"PRAGMA {pragma}")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
