@@ -126,7 +126,10 @@ def test_loud_agents_take_no_space_from_others(tmp_path: Path) -> None:
         job = FaultyJob(caller, [scenario(caller, "test -f ~/good && echo 1")], [loud, quiet], n_attempts=4)
         job.ended()
         told = [(each["agent"], each["state"], each.get("score")) for each in job.counting()]
-        assert sorted(told) == [(agent, "completed", 1.0) for agent in (0, 1) for _ in range(4)], told
+        assert sorted(told) == [(agent, "completed", 1.0) for agent in (0, 1) for _ in range(4)], [
+            (each["agent"], each["state"], each.get("error_kind"), each.get("error_message"))
+            for each in job.trials()
+        ]
         free = os.statvfs(disk.data)
         assert free.f_bavail * free.f_frsize > 2 * 1024**2
         assert "short of space" in server.log or "was cut after" in server.log
