@@ -262,9 +262,17 @@ def test_suspect_scores_are_marked_in_lists_of_runs_and_when_scored_again(
     assert (row["n_suspect"], "no closing line of unittest" in row["suspicions"][0]) == (1, True)
     assert client.benchmark_runs.retrieve(over.id).n_suspect == 1
     assert "1.000 suspect" in benchyard.ok("run", "list", "--kind", "benchmark", "--search", f"over-{mark}")
-    agent = {"name": "forger", "type": "command", "command": ENDS_THE_RUNNER}
-    job = client.jobs.create(scenario_ids=[scenario.id], agents=[agent], name=f"forged-{mark}")
-    client.jobs.await_completed(job.id)
+    made = client.jobs.create(
+        {
+            "name": f"forged-{mark}",
+            "spec": {
+                "type": "scenarios",
+                "scenario_ids": [scenario.id],
+                "agent_configs": [{"name": "command", "kwargs": {"run": ENDS_THE_RUNNER}}],
+            },
+        }
+    )
+    job = client.jobs.wait(made.id, PATIENCE_SECONDS)
     benchyard.ok("job", "rescore", job.id)
     said = benchyard.ok("job", "rescore", job.id)
     assert "1.000 suspect" in said
