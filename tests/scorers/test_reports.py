@@ -165,7 +165,7 @@ def test_a_runner_that_ended_as_it_should_is_not_suspect(script: str, output: st
     [
         ("set -e\npython -m pytest -q tests", "pytest"),
         ("pip install -q x && true\npytest tests 2>&1", "pytest"),
-        ("pytest --ctrf \"$UNKNOWN/ctrf.json\" \\\n  tests", "pytest"),
+        ('pytest --ctrf "$UNKNOWN/ctrf.json" \\\n  tests', "pytest"),
         ("python -m unittest", "unittest"),
         ("cargo test", "cargo test"),
     ],

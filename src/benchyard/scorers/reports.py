@@ -27,8 +27,8 @@ _MOST_PATH = 1000
 def place_of(script: str, variables: Mapping[str, str] | None = None) -> str | None:
     """Return the path of the report that a script has its runner leave; None if it names none.
 
-    Followed are variables that the script sets once, to a plain value, and a single change of the directory. None
-    too if the path cannot be told without running the script.
+    Followed are variables that the script sets once, to a plain value, and a single change of the directory.
+    None too if the path cannot be told without running the script.
     """
     script = script[:_MOST_SCRIPT]
     option = _OPTION.search(script)
@@ -76,7 +76,8 @@ _RUNNERS = (
         "pytest",
         re.compile(r"\b(?:pytest|py\.test)\b"),
         re.compile(
-            r"^(?:=+ )?\d{1,7} (?:passed|failed|skipped|xfailed|xpassed|errors?|deselected|warnings?)\b[^\n]{0,200} in \d",
+            r"^(?:=+ )?\d{1,7} (?:passed|failed|skipped|xfailed|xpassed|errors?|deselected|warnings?)\b"
+            r"[^\n]{0,200} in \d",
             re.MULTILINE,
         ),
     ),
@@ -116,7 +117,9 @@ def check_closing_line(script: str, verdict: Verdict) -> Verdict:
                 continue
             if runner.closing.search(output):
                 return verdict
-            told = f"the output has no closing line of {runner.name}, so that nothing shows that its tests ended"
+            told = (
+                f"the output has no closing line of {runner.name}, so that nothing shows that its tests ended"
+            )
             return replace(verdict, suspect=told)
     return verdict
 

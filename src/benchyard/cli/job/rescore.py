@@ -126,7 +126,12 @@ def _means(before: BenchmarkJobView, after: BenchmarkJobView) -> list[MeanChange
     old = {each.benchmark_run_id: each.mean_score for each in before.benchmark_outcomes}
     named = zip(agent_labels(after.benchmark_outcomes), after.benchmark_outcomes, strict=True)
     return [
-        MeanChange(agent=label, old_mean=old.get(each.benchmark_run_id), mean=each.mean_score, n_suspect=each.n_suspect)
+        MeanChange(
+            agent=label,
+            old_mean=old.get(each.benchmark_run_id),
+            mean=each.mean_score,
+            n_suspect=each.n_suspect,
+        )
         for label, each in named
     ]
 
@@ -176,7 +181,9 @@ def _print_changes(changes: Sequence[ScoreChange], means: Sequence[MeanChange]) 
         [
             clean(each.agent),
             score_text(each.old_mean),
-            f"{score_text(each.mean)} ({each.n_suspect} suspect)" if each.n_suspect else score_text(each.mean),
+            f"{score_text(each.mean)} ({each.n_suspect} suspect)"
+            if each.n_suspect
+            else score_text(each.mean),
         ]
         for each in means
     ]
