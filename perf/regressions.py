@@ -1,7 +1,7 @@
-"""`regressions`: devboxes, the engine, the gateway and the command line, side by side with those of `--before`.
+"""`regressions`: devboxes, the engine, the gateway and the command line, beside those of `--before`.
 
-What a change of the layout must not make slower. Processor time is that of the servers' control groups, or of the
-process and its children; each figure is the median of the ratios of neighbouring turns.
+A change of the layout must not make them slower. Processor time is that of the servers' control groups, or
+of the process and its children; each ratio is the median of those of neighbouring turns.
 """
 
 import contextlib
@@ -147,7 +147,8 @@ def _commands(folder: Path, before: Path, rounds: int) -> list[Row]:
                 return taken, (_children_ms() - earlier) / _BLOCK
 
             turns = _in_turns(block, max(3, rounds // 3))
-            rows += [_row(f"{label}, ms", turns, 0, ""), _row("... its processor time, ms", turns, 1, _TARGET)]
+            rows.append(_row(f"{label}, ms", turns, 0, ""))
+            rows.append(_row("... its processor time, ms", turns, 1, _TARGET))
     return rows
 
 
