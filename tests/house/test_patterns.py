@@ -50,7 +50,7 @@ DYNAMIC: dict[str, list[Any]] = {
     "images/host_image.py": [r"libcap[-.\w]*"],
     "images/user_layer.py": [re.compile(rb"^(sudo:[^:\n]*:[^:\n]*:)([^:\n]*)$", re.M)],
     "registry.py": [re.compile(r"^class NativeDriver\b", re.M)],
-    "scorers/standalone/bigcodebench_job.py": [re.compile(r"^[^\S\n]*(async )?def task_func\b", re.M)],
+    "scorers/standalone/bigcodebench_input.py": [re.compile(r"^[^\S\n]*(async )?def task_func\b", re.M)],
     "scorers/standalone/polyglot_parsers.py": [rb"^=+ (?:\d+ \w+, )*\d+ passed(?:, \d+ \w+)* in [^\n]+=$"],
     "scorers/verifier/replacements/apt.py": [re.compile("^Package: libc6\nStatus: (.*)$", re.M)],
     "scorers/verifier/replacements/fetch.py": [r"-[A-Za-z]*?o(.*)"],

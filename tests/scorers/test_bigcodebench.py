@@ -6,7 +6,7 @@ from benchyard.devboxes.base import Capability
 from benchyard.errors import ScorerFailed
 from benchyard.scorers import bigcodebench as listed
 from benchyard.scorers.base import Verdict
-from benchyard.scorers.standalone.bigcodebench_job import clean, expected_tests
+from benchyard.scorers.standalone.bigcodebench_input import clean, expected_tests
 from benchyard.testing.contracts.driver_fixture import DriverFixture, contract
 from benchyard.testing.contracts.scorer import GradingCase, GradingSuite, ScorerContract
 

@@ -105,7 +105,7 @@ def test_no_answer_is_felt_while_it_is_graded(type: str) -> None:
 
 def test_no_answer_to_bigcodebench_is_felt_while_its_job_is_made() -> None:
     item = {"code_prompt": "def f():", "test": "x = 1", "entry_point": "f", "time_limit_sec": 1.0}
-    function = "benchyard.scorers.standalone.parsers:make_bigcodebench_job"
+    function = "benchyard.scorers.standalone.parsers:make_bigcodebench_input"
 
     async def scenario(workers: Workers) -> None:
         for answer in answers().values():

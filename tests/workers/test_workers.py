@@ -75,7 +75,7 @@ def test_values_and_bytes_come_back() -> None:
         assert await workers.call(LOAD, b'{"a": [1, null]}') == {"a": [1, None]}
         item = {"code_prompt": "x" * 200_000, "test": "", "entry_point": "f", "time_limit_sec": 1}
         made = await workers.call(
-            "benchyard.scorers.standalone.parsers:make_bigcodebench_job",
+            "benchyard.scorers.standalone.parsers:make_bigcodebench_input",
             b"def f(): pass",
             {"item": item},
             WorkerLimits(output_bytes=1024**2),

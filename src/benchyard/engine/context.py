@@ -9,7 +9,7 @@ from benchyard.engine.background import BackgroundTasks
 from benchyard.engine.clock import now_ms
 from benchyard.engine.devboxes.live import LiveDevboxes
 from benchyard.engine.devboxes.log_file import DevboxLog
-from benchyard.engine.network.gateway_doors import DoorOpener, EgressGate, GatewayDoors, NoDoors
+from benchyard.engine.network.gateway_doors import DoorOpener, EgressService, GatewayDoors, NoDoors
 from benchyard.engine.objects import Objects
 from benchyard.engine.secrets import Secrets
 from benchyard.hosts.host import Host
@@ -43,7 +43,7 @@ class EngineContext:
     """Separate processes for parsing and grading untrusted content."""
     trees: Trees = field(default_factory=LocalTrees)
     doors: GatewayDoors = field(default_factory=NoDoors)
-    egress: EgressGate | None = None
+    egress: EgressService | None = None
     """Lets devboxes reach the hosts on an allow-list; None where no such gate runs."""
     reserve: Reserve | None = None
     """Disk space set aside for ending devboxes; None where there is none."""

@@ -25,7 +25,7 @@ from benchyard.images.host_image import (
 from benchyard.images.image import (
     MOST_LAYERS,
     Image,
-    Label,
+    ImageIdentity,
     check_depth,
     check_id,
     check_name,
@@ -38,7 +38,7 @@ from benchyard.images.imports import ImageImporter, ImportedImage, LayerSource, 
 from benchyard.images.layers import Layers
 from benchyard.images.layouts import file_digest
 
-__all__ = ["HOST_IMAGE", "Image", "ImageStore", "Label"]
+__all__ = ["HOST_IMAGE", "Image", "ImageStore", "ImageIdentity"]
 
 HOST_IMAGE = "host"
 """The default image: a view of this machine's own system."""
@@ -126,18 +126,18 @@ class ImageStore:
             raise ImageError(f"layers of {image.name!r} are missing from {self._folder}", layers=missing)
         return Rootfs(layers, image.host_dirs)
 
-    async def import_archive(self, source: Path | LayerSource, name: str | Label) -> Image:
+    async def import_archive(self, source: Path | LayerSource, name: str | ImageIdentity) -> Image:
         """Import a root filesystem folder or tarball, an OCI or docker archive, or an engine's image."""
-        label = Label(name) if isinstance(name, str) else name
-        self.check_name(label.name)
+        identity = ImageIdentity(name) if isinstance(name, str) else name
+        self.check_name(identity.name)
         async with self._keeping() as pins:
             layers = await self._brought_in(source, pins)
             image = Image(
-                label.id,
-                label.name,
+                identity.id,
+                identity.name,
                 layers.layers,
-                request_hash=label.request_hash,
-                stands_for=label.stands_for,
+                request_hash=identity.request_hash,
+                stands_for=identity.stands_for,
             )
             return await self._register(_configured(image, layers))
 

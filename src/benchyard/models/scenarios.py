@@ -533,14 +533,14 @@ class CustomScorerListView(Model):
     total_count: int | None = None
 
 
-class ScorerTrialRequest(Model):
+class ScorerValidationRequest(Model):
     """A custom scorer to try in a new devbox."""
 
     scoring_context: Any
     environment_parameters: ScenarioEnvironment | None = None
 
 
-class ScorerTrialResult(Model):
+class ScorerValidationResult(Model):
     """The result of trying a custom scorer."""
 
     scoring_function_name: str
@@ -549,10 +549,10 @@ class ScorerTrialResult(Model):
     output: str
 
 
-class ScorerTrialView(Model):
+class ScorerValidationView(Model):
     """A trial of a custom scorer."""
 
     name: str
     scoring_context: Any
-    scoring_result: ScorerTrialResult
+    scoring_result: ScorerValidationResult
     environment_parameters: ScenarioEnvironment | None = None

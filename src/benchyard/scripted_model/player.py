@@ -9,7 +9,7 @@ from typing import Any
 
 from benchyard.gateway.dialects.values import fields
 from benchyard.gateway.dialects.values import text as word
-from benchyard.scripted_model.answers import AnswerParts, ScriptedAnswer, ScriptedToolCall, make_answer
+from benchyard.scripted_model.replies import ReplyParts, ScriptedReply, ScriptedToolCall, make_reply
 from benchyard.scripted_model.requests import ModelRequest, OfferedTool
 from benchyard.scripted_model.scripts import Script, Scripts, ScriptStep, as_scripts, squeeze
 
@@ -137,7 +137,7 @@ class Cue:
 
     step: ScriptStep
     """A fault, or the step that the answer was made from."""
-    answer: ScriptedAnswer
+    reply: ScriptedReply
     """For a fault: the answer it spoils."""
     script: str = ""
     is_title: bool = False
@@ -170,10 +170,10 @@ class Player:
         results = request.results(without=self._spoiled)
         step, faults = _place(script, request, results)
         fault = self._fault((dialect, request.session, request.first_call, request.prompt), results, faults)
-        answer = self._answer(request, step)
+        reply = self._reply(request, step)
         if fault is not None:
-            self._spoiled.update(call.id for call in answer.calls)
-        return Cue(fault or step, answer, script.name)
+            self._spoiled.update(call.id for call in reply.calls)
+        return Cue(fault or step, reply, script.name)
 
     def _fault(self, key: _Key, results: int, faults: list[tuple[int, ScriptStep]]) -> ScriptStep | None:
         """Return the fault, of those at this point of a conversation, that it has not had yet."""
@@ -197,16 +197,16 @@ class Player:
     def _title(self, request: ModelRequest) -> Cue:
         text = TITLE if request.schema is None else json.dumps(example_value(request.schema))
         step = ScriptStep(text=text)
-        return Cue(step, self._answer(request, step), is_title=True)
+        return Cue(step, self._reply(request, step), is_title=True)
 
-    def _answer(self, request: ModelRequest, step: ScriptStep) -> ScriptedAnswer:
+    def _reply(self, request: ModelRequest, step: ScriptStep) -> ScriptedReply:
         self._answers += 1
         made = step
         if not step.results and request.tools and wants_submit_command(request.prompt):
             made = step.model_copy(update={"shell": f"echo {SUBMIT}"})
         calls = tool_calls(made, request.tools, self._new_call)
-        said = AnswerParts(step.text or "", step.reasoning or "", calls)
-        return make_answer(self._answers, said, step.usage, request.input_tokens)
+        said = ReplyParts(step.text or "", step.reasoning or "", calls)
+        return make_reply(self._answers, said, step.usage, request.input_tokens)
 
     def _new_call(self) -> str:
         self._calls += 1

@@ -27,7 +27,7 @@ _GARBAGE = b'data: {"type": "mess\xff\xfe\n\nevent: \x00nonsense\ndata: }{ not j
 
 
 @dataclass(frozen=True)
-class AnswerSender:
+class ReplySender:
     """An answer to send, and its entry in the ledger."""
 
     request: web.Request
@@ -52,7 +52,7 @@ class AnswerSender:
 
     def _whole(self) -> web.StreamResponse:
         self._sent(200, self._told().usage)
-        body = to_json(self.wire.whole(self.asked, self.cue.answer))
+        body = to_json(self.wire.whole(self.asked, self.cue.reply))
         return web.Response(body=body, content_type=_JSON, headers=self._headers())
 
     async def _stream(self) -> web.StreamResponse:
@@ -76,7 +76,7 @@ class AnswerSender:
         if self.asked.streams:
             kind, pieces = self.wire.stream_type, self._events()
         else:
-            kind, pieces = _JSON, [to_json(self.wire.whole(self.asked, self.cue.answer))]
+            kind, pieces = _JSON, [to_json(self.wire.whole(self.asked, self.cue.reply))]
         middle = len(pieces) // 2
         response = await self._begin(kind)
         await response.write(b"".join(pieces[:middle]) + pieces[middle][: len(pieces[middle]) // 2])
@@ -110,13 +110,13 @@ class AnswerSender:
         return response
 
     def _told(self) -> ToldUsage:
-        return self.wire.told(self.asked, self.cue.answer)
+        return self.wire.told(self.asked, self.cue.reply)
 
     def _events(self) -> list[bytes]:
-        return list(self.wire.events(self.asked, self.cue.answer))
+        return list(self.wire.events(self.asked, self.cue.reply))
 
     def _headers(self) -> dict[str, str]:
-        name = f"req_{self.cue.answer.number:08d}"
+        name = f"req_{self.cue.reply.number:08d}"
         return {"request-id": name, "x-request-id": name}
 
     def _sent(self, status: int, usage: TokenUsage | None) -> None:
@@ -312,12 +312,12 @@ class ScriptedModel:
         self.ledger.entries.append(entry)
         wire = wire_of(path, request.query) if request.method == "POST" else None
         if wire is not None:
-            return await self._answer(request, wire, entry)
+            return await self._reply(request, wire, entry)
         response = await self._other(request, headers)
         entry.status, entry.is_complete = response.status, True
         return response
 
-    async def _answer(self, request: web.Request, wire: ModelWire, entry: LedgerEntry) -> web.StreamResponse:
+    async def _reply(self, request: web.Request, wire: ModelWire, entry: LedgerEntry) -> web.StreamResponse:
         entry.dialect = wire.name
         if not self._admits(request, entry.headers):
             return _refused(wire, entry, 401, "this is not the key of the scripted model")
@@ -329,7 +329,7 @@ class ScriptedModel:
         entry.body = body if self.keeps_bodies else None
         cue = self._player.cue(asked, wire.name)
         entry.is_title, entry.script, entry.fault = cue.is_title, cue.script, cue.step.fault
-        return await AnswerSender(request, wire, asked, cue, entry, self._chunk_delay).send()
+        return await ReplySender(request, wire, asked, cue, entry, self._chunk_delay).send()
 
     async def _other(self, request: web.Request, headers: dict[str, str]) -> web.Response:
         if is_greeting(request):

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchyard.gateway.calls import Call, TokenUsage
-from benchyard.gateway.dialects.entries import MOST_TEXT, Attachment, clean_text, iso_time, message_content
+from benchyard.gateway.dialects.entries import MOST_TEXT, MessageFile, clean_text, iso_time, message_content
 from benchyard.gateway.trajectory.atif import Trajectory
 from benchyard.gateway.trajectory.builder import TrajectoryOwner, trajectory_of
 from tests.gateway.trajectory.scripts import PROMPT, Anthropic, Chat, Said, call, next_call
@@ -173,13 +173,13 @@ def test_pictures_are_told_by_their_size_or_their_address() -> None:
     script.messages[0]["content"].append({"type": "image", "source": source})
     made = trajectory_of([next_call(script, 1, Said("Nice."))], TrajectoryOwner("a"))
     assert made["steps"][1]["message"] == "Look:\n[image/png, 300 bytes]"
-    linked = Attachment("image", url="https://example.com/a.JPG?size=1")
+    linked = MessageFile("image", url="https://example.com/a.JPG?size=1")
     assert message_content(("See", linked)) == [
         {"type": "text", "text": "See"},
         {"type": "image", "source": {"media_type": "image/jpeg", "path": "https://example.com/a.JPG?size=1"}},
     ]
     assert (
-        message_content((Attachment("image", url="file:///etc/passwd"),)) == "[image at file:///etc/passwd]"
+        message_content((MessageFile("image", url="file:///etc/passwd"),)) == "[image at file:///etc/passwd]"
     )
 
 

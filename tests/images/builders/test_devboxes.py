@@ -17,7 +17,7 @@ from benchyard.hosts.build_cgroups import BuildCgroups
 from benchyard.images.builders.base import BuildRecipe, BuiltImage
 from benchyard.images.builders.choice import open_builder
 from benchyard.images.debian import make_debian
-from benchyard.images.store import ImageStore, Label
+from benchyard.images.store import ImageStore, ImageIdentity
 from benchyard.models.blueprints import BlueprintRequest
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.testing.server import RunningServer
@@ -44,7 +44,7 @@ async def opened(data: Path) -> ImageStore:
 
 async def build(store: ImageStore, data: Path, recipe: BuildRecipe) -> BuiltImage:
     builder = await open_builder(store, data / "images", LocalTrees(), BuildCgroups(data / "images"))
-    return await builder.build(recipe, Label("made"), lambda _line: None)
+    return await builder.build(recipe, ImageIdentity("made"), lambda _line: None)
 
 
 def test_a_devbox_starts_from_what_was_built(tmp_path: Path, busybox: Path) -> None:

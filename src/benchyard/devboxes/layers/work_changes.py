@@ -325,37 +325,37 @@ def _contents(
 
 
 def _read(stack: LayerStack, path: str) -> bytes | None:
-    with _Place(stack, path) as place:
-        entry = place.entry
+    with _StackPath(stack, path) as target:
+        entry = target.entry
         if entry is None or not entry.is_layers:
             # Content of this machine's own files is shown to nobody.
             return None
         if stat.S_ISLNK(entry.status.st_mode):
-            return os.fsencode(_target(place.name, entry))
+            return os.fsencode(_target(target.name, entry))
         if not stat.S_ISREG(entry.status.st_mode):
             return None
-        with _opened(place.name, entry) as file:
+        with _opened(target.name, entry) as file:
             content = file.read(MOST_FILE_BYTES + 1)
         return content if len(content) <= MOST_FILE_BYTES else None
 
 
 def _write_file(stack: LayerStack, path: str, offset: int, limit: int, file: BinaryIO) -> None:
-    with _Place(stack, path) as place:
-        entry = place.entry
+    with _StackPath(stack, path) as target:
+        entry = target.entry
         facts: dict[str, Any] = {"type": _type(entry), "size": _size(entry), "is_machines": False}
         content = b""
         if entry is not None and not entry.is_layers:
             facts["is_machines"] = True
         elif entry is not None and stat.S_ISLNK(entry.status.st_mode):
-            content = os.fsencode(_target(place.name, entry))[offset : offset + limit]
+            content = os.fsencode(_target(target.name, entry))[offset : offset + limit]
         elif entry is not None and stat.S_ISREG(entry.status.st_mode):
-            with _opened(place.name, entry) as source:
+            with _opened(target.name, entry) as source:
                 source.seek(offset)
                 content = source.read(limit)
         file.write(json.dumps(facts).encode() + b"\n" + content)
 
 
-class _Place:
+class _StackPath:
     """A path in a stack, found by its real or its printable name; goes back up at the end."""
 
     def __init__(self, stack: LayerStack, path: str) -> None:
@@ -364,7 +364,7 @@ class _Place:
         self.name = ""
         self.entry: StackEntry | None = None
 
-    def __enter__(self) -> "_Place":
+    def __enter__(self) -> "_StackPath":
         parents, last = self._parts[:-1], self._parts[-1:]
         for part in parents:
             name = self._real(part)

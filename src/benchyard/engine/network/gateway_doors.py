@@ -196,7 +196,7 @@ class GrantedDoors:
             _log.warning("a door of devbox %s could not be closed: %s", devbox_id, error)
 
 
-class EgressGate(Protocol):
+class EgressService(Protocol):
     """Serves doors of devboxes that may reach the hosts on a list."""
 
     async def open_egress(self, devbox_id: str, descriptor: int, rules: Rules) -> None:

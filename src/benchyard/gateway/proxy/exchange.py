@@ -14,7 +14,7 @@ from benchyard.gateway.grants import Upstream
 from benchyard.gateway.proxy import logprobs, masks, requests
 from benchyard.gateway.proxy.requests import Refused, Target
 from benchyard.gateway.proxy.upstreams import (
-    UpstreamAnswer,
+    BufferedResponse,
     UpstreamClient,
     UpstreamRequest,
     now_ms,
@@ -157,7 +157,7 @@ def _upstream_request(admitted: AdmittedRequest) -> UpstreamRequest:
 
 
 async def _pass_back(
-    admitted: AdmittedRequest, incoming: UpstreamAnswer, heard: _Heard
+    admitted: AdmittedRequest, incoming: BufferedResponse, heard: _Heard
 ) -> web.StreamResponse:
     upstream = incoming.response
     heard.status = upstream.status
@@ -193,7 +193,7 @@ async def _pass_back(
     return answer
 
 
-async def _masked_chunks(incoming: UpstreamAnswer, searched: masks.KeySearch | None) -> AsyncIterator[bytes]:
+async def _masked_chunks(incoming: BufferedResponse, searched: masks.KeySearch | None) -> AsyncIterator[bytes]:
     """Yield the body of an answer without keys; raises KeyShown if a key cannot be masked."""
     async for chunk in _chunks(incoming):
         if searched is None:
@@ -204,13 +204,13 @@ async def _masked_chunks(incoming: UpstreamAnswer, searched: masks.KeySearch | N
         yield rest
 
 
-async def _hear_out(incoming: UpstreamAnswer, heard: _Heard) -> None:
+async def _hear_out(incoming: BufferedResponse, heard: _Heard) -> None:
     """Read the rest of an answer whose agent has gone, if it arrives soon."""
 
     async def hear() -> None:
         with contextlib.suppress(TimeoutError, _BrokenOff, masks.KeyShown):
             async with asyncio.timeout(_REST_SECONDS):
-                async for chunk in _masked_chunks(UpstreamAnswer(incoming.response), heard.searched):
+                async for chunk in _masked_chunks(BufferedResponse(incoming.response), heard.searched):
                     heard.take(chunk)
 
     hearing = asyncio.create_task(hear())
@@ -224,7 +224,7 @@ class _BrokenOff(Exception):
     """The upstream did not finish its answer."""
 
 
-async def _chunks(incoming: UpstreamAnswer) -> AsyncIterator[bytes]:
+async def _chunks(incoming: BufferedResponse) -> AsyncIterator[bytes]:
     """Yield the body of an answer, in pieces as they arrive."""
     if incoming.begun:
         yield incoming.begun

@@ -155,7 +155,7 @@ class _LibraryResponse:
 
 
 @dataclass
-class UpstreamAnswer:
+class BufferedResponse:
     """An answer, with the part of its body read so far."""
 
     response: UpstreamResponse
@@ -195,7 +195,7 @@ class UpstreamClient:
         if self._session is not None:
             await self._session.close()
 
-    async def ask(self, outgoing: UpstreamRequest) -> UpstreamAnswer:
+    async def ask(self, outgoing: UpstreamRequest) -> BufferedResponse:
         """Send a request, waiting for rate limits while time is left; return the answer. Raises Refused."""
         upstream, tally = outgoing.upstream, outgoing.account.tally
         pool = self._pools.setdefault((upstream.base_url, upstream.key), RateLimitPool())
@@ -213,7 +213,7 @@ class UpstreamClient:
                 return incoming
             incoming.response.close()
 
-    async def _sent(self, outgoing: UpstreamRequest) -> UpstreamAnswer:
+    async def _sent(self, outgoing: UpstreamRequest) -> BufferedResponse:
         try:
             async with timeout(self._options.first_byte_seconds + self._options.connect_seconds):
                 response = await self._asked(outgoing)
@@ -224,7 +224,7 @@ class UpstreamClient:
             # The message of such an error may contain a URL, but never a header.
             message = f"the model's provider at {outgoing.url.host} cannot be reached: {_words(error)}"
             raise Refused("unavailable", message) from error
-        return UpstreamAnswer(response)
+        return BufferedResponse(response)
 
     async def _asked(self, outgoing: UpstreamRequest) -> UpstreamResponse:
         assert self._session is not None
@@ -245,7 +245,7 @@ class UpstreamClient:
         return _LibraryResponse(fetched)
 
 
-async def _is_worth_waiting(outgoing: UpstreamRequest, incoming: UpstreamAnswer, pool: RateLimitPool) -> bool:
+async def _is_worth_waiting(outgoing: UpstreamRequest, incoming: BufferedResponse, pool: RateLimitPool) -> bool:
     """Tell whether to retry after an answer that asks to wait; reads the beginning of its body."""
     try:
         incoming.begun = await incoming.response.read()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchyard.devboxes.base import Network
-from benchyard.images.image import Image, Label
+from benchyard.images.image import Image, ImageIdentity
 
 Log = Callable[[str], None]
 """Receives one line of a build's output, without its line end; called from the event loop."""
@@ -74,14 +74,14 @@ class Builder(ABC):
     """Whether a build without a network can have a `BuildDoor`."""
 
     @abstractmethod
-    async def build(self, recipe: BuildRecipe, label: Label, log: Log) -> BuiltImage:
+    async def build(self, recipe: BuildRecipe, identity: ImageIdentity, log: Log) -> BuiltImage:
         """Build an image; equal builds requested at the same time run once and share the result.
 
         Raises BuildFailed. A build that is cancelled or killed leaves nothing half-made.
         """
 
     @abstractmethod
-    async def pull(self, reference: str, label: Label, log: Log) -> Image:
+    async def pull(self, reference: str, identity: ImageIdentity, log: Log) -> Image:
         """Pull an image from its registry into the store; raises BuildFailed."""
 
     async def forget(self) -> bool:

@@ -33,7 +33,7 @@ from benchyard.images.image import Image
 from benchyard.images.imports import ImportedImage, LayerSource
 from benchyard.images.layers import Layers
 from benchyard.images.layouts import read_layout
-from benchyard.images.store import ImageStore, Label
+from benchyard.images.store import ImageStore, ImageIdentity
 
 _ENV = '{{range .Config.Env}}{{json .}}{{"\\n"}}{{end}}'
 _DIGESTS = "{{range .RootFS.Layers}}{{println .}}{{end}}"
@@ -185,9 +185,9 @@ class BuildKitBuilder(EngineBuilder):
         (self._folder / "settings").mkdir(mode=0o700, parents=True, exist_ok=True)
         await super().open()
 
-    async def build(self, recipe: BuildRecipe, label: Label, log: Log) -> BuiltImage:
+    async def build(self, recipe: BuildRecipe, identity: ImageIdentity, log: Log) -> BuiltImage:
         self._used.touch(mode=0o600)
-        return await super().build(recipe, label, log)
+        return await super().build(recipe, identity, log)
 
     async def forget(self) -> bool:
         """Remove our images from the engine. All its users share its cache, so it is not cleared."""

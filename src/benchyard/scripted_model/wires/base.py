@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from benchyard.gateway.calls import TokenUsage
-from benchyard.scripted_model.answers import ScriptedAnswer
+from benchyard.scripted_model.replies import ScriptedReply
 from benchyard.scripted_model.requests import ModelRequest
 
 
@@ -32,20 +32,20 @@ class ModelWire(ABC):
         """Read a request; its body had `size` bytes."""
 
     @abstractmethod
-    def whole(self, asked: ModelRequest, answer: ScriptedAnswer) -> Any:
+    def whole(self, asked: ModelRequest, reply: ScriptedReply) -> Any:
         """Return the body of an answer that is not a stream."""
 
     @abstractmethod
-    def events(self, asked: ModelRequest, answer: ScriptedAnswer) -> Iterator[bytes]:
+    def events(self, asked: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
         """Yield the events of a stream, in their form on the wire."""
 
     @abstractmethod
     def error(self, status: int, message: str) -> Any:
         """Return the body of an answer that reports an error."""
 
-    def told(self, asked: ModelRequest, answer: ScriptedAnswer) -> ToldUsage:
+    def told(self, asked: ModelRequest, reply: ScriptedReply) -> ToldUsage:
         """Return the usage that this answer reports."""
-        return ToldUsage(answer.usage)
+        return ToldUsage(reply.usage)
 
 
 def to_json(value: Any) -> bytes:

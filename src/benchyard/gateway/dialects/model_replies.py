@@ -120,7 +120,7 @@ _ENDS = {
 
 
 @dataclass(frozen=True)
-class AnswerContent:
+class ReplyContent:
     """Parsed content of an answer."""
 
     response: Any = None
@@ -133,28 +133,28 @@ class AnswerContent:
 
 def read_answer(
     dialect: Dialect, status: int, kind: str, data: bytes, *, bare: bool = False
-) -> AnswerContent:
+) -> ReplyContent:
     """Parse an answer of this status and content type; `bare` drops the content of a stream."""
     try:
         return _read_answer(dialect, status, kind, data, bare=bare)
     except READING_ERRORS as error:
         if status >= 400:
-            return AnswerContent(data.decode(errors="replace")[:LONGEST_LINE], error=f"HTTP {status}")
-        return AnswerContent(error=_line(f"the answer cannot be read: {type(error).__name__}: {error}"))
+            return ReplyContent(data.decode(errors="replace")[:LONGEST_LINE], error=f"HTTP {status}")
+        return ReplyContent(error=_line(f"the answer cannot be read: {type(error).__name__}: {error}"))
 
 
-def _read_answer(dialect: Dialect, status: int, kind: str, data: bytes, *, bare: bool) -> AnswerContent:
+def _read_answer(dialect: Dialect, status: int, kind: str, data: bytes, *, bare: bool) -> ReplyContent:
     if kind.startswith("text/event-stream"):
         return _of_stream(dialect, data, bare=bare)
     response = parse_json(data)
     if isinstance(response, list):
         response = dialect.whole(response) if status < 400 else next(iter(response), None)
     if status >= 400:
-        return AnswerContent(response, error=_line(f"HTTP {status}: {_reason(response)}"))
-    return AnswerContent(response, dialect.usage(response), is_whole=True)
+        return ReplyContent(response, error=_line(f"HTTP {status}: {_reason(response)}"))
+    return ReplyContent(response, dialect.usage(response), is_whole=True)
 
 
-def _of_stream(dialect: Dialect, data: bytes, *, bare: bool) -> AnswerContent:
+def _of_stream(dialect: Dialect, data: bytes, *, bare: bool) -> ReplyContent:
     heard, broken = _events(data)
     failed = None
     if b'"error"' in data or b"failed" in data:
@@ -162,12 +162,12 @@ def _of_stream(dialect: Dialect, data: bytes, *, bare: bool) -> AnswerContent:
     response = dialect.whole(dialect.bare(heard) if bare else heard)
     usage = dialect.usage(response)
     if failed is not None:
-        return AnswerContent(response, usage, _line(failed), is_whole=True)
+        return ReplyContent(response, usage, _line(failed), is_whole=True)
     if broken:
-        return AnswerContent(response, usage, "the stream is broken: a part of it is not an event")
+        return ReplyContent(response, usage, "the stream is broken: a part of it is not an event")
     if not _is_whole(dialect.name, heard):
-        return AnswerContent(response, usage, "the stream broke off")
-    return AnswerContent(response, usage, is_whole=True)
+        return ReplyContent(response, usage, "the stream broke off")
+    return ReplyContent(response, usage, is_whole=True)
 
 
 def _events(data: bytes) -> tuple[list[Any], int]:
