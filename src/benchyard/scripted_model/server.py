@@ -28,7 +28,7 @@ _GARBAGE = b'data: {"type": "mess\xff\xfe\n\nevent: \x00nonsense\ndata: }{ not j
 
 @dataclass(frozen=True)
 class ReplySender:
-    """An answer to send, and its entry in the ledger."""
+    """A reply to send, and its entry in the ledger."""
 
     request: web.Request
     wire: ModelWire
@@ -72,7 +72,7 @@ class ReplySender:
         return response
 
     async def _spoil(self, *, garbage: bool) -> web.StreamResponse:
-        """Send half of the answer, and then nonsense or nothing."""
+        """Send half of the reply, and then nonsense or nothing."""
         if self.asked.streams:
             kind, pieces = self.wire.stream_type, self._events()
         else:
@@ -139,14 +139,14 @@ _ENDINGS: Mapping[str, ModelWire] = {
 
 
 def wire_of(path: str, query: Mapping[str, str]) -> ModelWire | None:
-    """Return the dialect of a request for an answer; None if it is not such a request."""
+    """Return the dialect of a request for a reply; None if it is not such a request."""
     if path.endswith(":streamGenerateContent"):
         return GEMINI if query.get("alt") == "sse" else _GEMINI_ARRAY
     return next((wire for ending, wire in _ENDINGS.items() if path.endswith(ending)), None)
 
 
 def json_response(body: Any, status: int = 200) -> web.Response:
-    """Return an answer in JSON."""
+    """Return a reply in JSON."""
     return web.Response(body=to_json(body), status=status, content_type="application/json")
 
 
@@ -158,7 +158,7 @@ def is_greeting(request: web.Request) -> bool:
 
 
 def nearest_wire(request: web.Request) -> ModelWire:
-    """Return the dialect of a request for anything but an answer: by its path, or by the place of its key."""
+    """Return the dialect of a request for anything but a reply: by its path, or by the place of its key."""
     if "/v1beta" in request.path or "x-goog-api-key" in request.headers:
         return GEMINI
     is_anthropic = "/messages" in request.path or "x-api-key" in request.headers
@@ -269,7 +269,7 @@ class ScriptedModel:
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=MOST_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        # A client that has disconnected gets no answer: the end of a hanging step is not waited for.
+        # A client that has disconnected gets no reply: the end of a hanging step is not waited for.
         runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSE_SECONDS
         )

@@ -1,4 +1,4 @@
-"""Answers of models, read from their recorded bytes, which may be hostile. Pure."""
+"""Replies of models, read from their recorded bytes, which may be hostile. Pure."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from benchyard.gateway.dialects.base import Dialect
 from benchyard.gateway.dialects.values import fields, items, parse_json, parse_json_list
 
 MOST_EVENT_BYTES = 64 * 1024**2
-"""Largest event, in bytes; the largest known ones carry a picture, or a whole answer once more."""
+"""Largest event, in bytes; the largest known ones carry a picture, or a whole reply once more."""
 _MARK = b"\xef\xbb\xbf"
 _QUIET = frozenset((b"event", b"id", b"retry"))
 """Fields that no dialect needs: each event's data names its own type."""
@@ -94,7 +94,7 @@ class EventReader:
 
 LONGEST_LINE = 500
 MOST_DECODED = 256 * 1024 * 1024
-"""Largest size to which a compressed answer or request may expand."""
+"""Largest size to which a compressed reply or request may expand."""
 READABLE_ENCODINGS = ("gzip", "deflate", "identity")
 """Encodings that can be decoded for the record."""
 READING_ERRORS = (
@@ -116,25 +116,25 @@ _ENDS = {
     "anthropic": ("message_stop",),
     "responses": ("response.completed", "response.incomplete", "response.failed"),
 }
-"""Events that end a stream; in other dialects the answer holds a finish reason."""
+"""Events that end a stream; in other dialects the reply holds a finish reason."""
 
 
 @dataclass(frozen=True)
 class ReplyContent:
-    """Parsed content of an answer."""
+    """Parsed content of a reply."""
 
     response: Any = None
     usage: TokenUsage | None = None
-    """Reported usage; an answer that broke off may have used more."""
+    """Reported usage; a reply that broke off may have used more."""
     error: str | None = None
     is_whole: bool = False
-    """True if the answer came to its end, so that its usage is complete."""
+    """True if the reply came to its end, so that its usage is complete."""
 
 
 def read_answer(
     dialect: Dialect, status: int, kind: str, data: bytes, *, bare: bool = False
 ) -> ReplyContent:
-    """Parse an answer of this status and content type; `bare` drops the content of a stream."""
+    """Parse a reply of this status and content type; `bare` drops the content of a stream."""
     try:
         return _read_answer(dialect, status, kind, data, bare=bare)
     except READING_ERRORS as error:
@@ -205,7 +205,7 @@ def _is_last(event: Any) -> bool:
 
 
 def _reason(response: Any) -> str:
-    """Return the reason that a failed answer or event gives."""
+    """Return the reason that a failed reply or event gives."""
     reason = response
     for key in ("response", "error", "message"):
         if isinstance(reason, dict) and reason.get(key):

@@ -138,7 +138,7 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
 
 
 def _blocks(reply: ScriptedReply) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Yield each block of an answer, with its deltas."""
+    """Yield each block of a reply, with its deltas."""
     if text := reply.reasoning:
         deltas = [{"type": "thinking_delta", "thinking": part} for part in text_parts(text)]
         signed = {"type": "signature_delta", "signature": _SIGNATURE}

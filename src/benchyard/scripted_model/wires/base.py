@@ -1,4 +1,4 @@
-"""The contract of a wire: how requests are read and answers written in one dialect."""
+"""The contract of a wire: how requests are read and replies written in one dialect."""
 
 import json
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from benchyard.scripted_model.requests import ModelRequest
 
 @dataclass(frozen=True)
 class ToldUsage:
-    """The usage reported by an answer: all of it, and the part sent at the beginning of a stream."""
+    """The usage reported by a reply: all of it, and the part sent at the beginning of a stream."""
 
     usage: TokenUsage | None
     early: TokenUsage | None = None
@@ -22,7 +22,7 @@ class ToldUsage:
 
 
 class ModelWire(ABC):
-    """A dialect of requests and answers."""
+    """A dialect of requests and replies."""
 
     name: ClassVar[str]
     stream_type: ClassVar[str] = "text/event-stream"
@@ -33,7 +33,7 @@ class ModelWire(ABC):
 
     @abstractmethod
     def whole(self, asked: ModelRequest, reply: ScriptedReply) -> Any:
-        """Return the body of an answer that is not a stream."""
+        """Return the body of a reply that is not a stream."""
 
     @abstractmethod
     def events(self, asked: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
@@ -41,10 +41,10 @@ class ModelWire(ABC):
 
     @abstractmethod
     def error(self, status: int, message: str) -> Any:
-        """Return the body of an answer that reports an error."""
+        """Return the body of a reply that reports an error."""
 
     def told(self, asked: ModelRequest, reply: ScriptedReply) -> ToldUsage:
-        """Return the usage that this answer reports."""
+        """Return the usage that this reply reports."""
         return ToldUsage(reply.usage)
 
 
@@ -77,7 +77,7 @@ _ERRORS = {
 
 
 def openai_error(status: int, message: str) -> Any:
-    """Return the body of an answer that reports an error."""
+    """Return the body of a reply that reports an error."""
     default = ("server_error", "server_error") if status >= 500 else ("invalid_request_error", None)
     kind, code = _ERRORS.get(status, default)
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
