@@ -231,7 +231,7 @@ class ScorerFailed(BenchyardError):
     ) -> None:
         super().__init__(message, **details)
         self.cause = cause
-        """Whose failure it is, where no answer can have caused it; None where one may have."""
+        """The part at fault if no answer can have caused the failure; None if one may have."""
 
 
 class WorkerFailed(ScorerFailed):

@@ -66,13 +66,13 @@ class Task:
     access: ModelAccess | None = None
     """None if the agent asks no model through the gateway."""
     is_online: bool = False
-    """Whether its devbox's network is open; if not, its provider must not search the web for it either."""
+    """True if its devbox's network is open; if not, its provider must not search the web for it either."""
     prompt_file: str = PROMPT_FILE
     logs_folder: str = LOGS_FOLDER
     round: int = 1
     """Number of its calls in the same devbox so far; each round is scored before the next."""
     continues: bool = False
-    """Whether it must continue the conversation of the last round, with the prompt as the next message."""
+    """True if it must continue the conversation of the last round, with the prompt as the next message."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,10 @@ class Agent(ABC, Generic[C]):
     keys: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Provider -> variables that may hold a key for it, any of which suffices; none if it asks no model."""
     can_continue: ClassVar[bool] = False
-    """Whether it can continue a conversation; if not, a further try repeats the whole problem."""
+    """True if it can continue a conversation; if not, a further try repeats the whole problem."""
 
     is_reference: ClassVar[bool] = False
-    """Whether it only applies the reference output: other agents are compared with its effects."""
+    """True if it only applies the reference output: other agents are compared with its effects."""
 
     def __init__(self, config: C) -> None:
         self.config = config

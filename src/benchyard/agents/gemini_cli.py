@@ -13,7 +13,7 @@ from benchyard.agents.public_agent import PublicAgent, TurnLimitConfig
 
 _BUNDLE = f"{packages.MODULES}/@google/gemini-cli/bundle"
 _TURN_LIMIT = 53
-"""Its exit status when the limit of turns was reached."""
+"""Exit status when the limit of turns was reached."""
 _UNNAMED = "it ended with an error without a message"
 _COMMAND = """\
 mkdir -p "$state/.gemini" && ln -s {native} "$state/.gemini/tmp" &&

@@ -62,7 +62,7 @@ class PublicAgent(Agent[C]):
     def __init__(self, config: C) -> None:
         super().__init__(config)
         self.installed: InstalledAgent | None = None
-        """Its place on the host and in a devbox; set by the installer before the launch."""
+        """Folders of the agent, on the host and in a devbox; set by the installer before the launch."""
 
     @classmethod
     @abstractmethod

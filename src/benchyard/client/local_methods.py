@@ -14,7 +14,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Owner = TypeVar("Owner", bound=VerbGroup[Any])
 Work = Callable[[AsyncSession], Coroutine[Any, Any, T]]
-"""What is left to do when all files are read."""
+"""Work that remains when all files are read."""
 
 
 class local(Descriptor, Generic[Owner, P, T]):

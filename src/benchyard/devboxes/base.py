@@ -155,7 +155,7 @@ class DevboxProcess:
     user: str
     """The user's name in the devbox's own list of users; else the number."""
     command: str
-    """Its command line, or its name in brackets if it shows none; 200 characters at most."""
+    """Command line, or the name in brackets if it shows none; 200 characters at most."""
     start_seconds_ago: float
 
 

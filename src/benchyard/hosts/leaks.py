@@ -34,7 +34,7 @@ class Leak:
     """A thing that no living devbox explains."""
 
     kind: str
-    """One of `KINDS`."""
+    """A value of `KINDS`."""
     name: str
     detail: str
 

@@ -51,7 +51,7 @@ class StandInPlan:
     python: str | None = None
     """The separate version in /usr/local; None if there is none."""
     is_slim: bool = True
-    """Whether it lacks compilers and similar packages."""
+    """True if it lacks compilers and similar packages."""
 
 
 def stand_in_plan(reference: str) -> StandInPlan:

@@ -138,7 +138,7 @@ class ComparisonView(Model):
     a: ComparedAgent
     b: ComparedAgent
     is_same: bool = False
-    """Whether both sides are the same agent of the same job."""
+    """True if both sides are the same agent of the same job."""
     n_shared: int
     """Scenarios that both sides have scored."""
     only_a: int
@@ -163,10 +163,10 @@ class ComparisonView(Model):
     working_ms: DifferenceView | None = None
     power: Power | None = None
     running: RunningEvidence | None = None
-    """What can be said before the end; None once both jobs have ended."""
+    """Evidence before the end; None once both jobs have ended."""
     setup: list[SetupDifference] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
-    """What to know before this is believed, one line each."""
+    """Caveats of the comparison, one line each."""
     scenarios: list[ComparedScenario] = Field(default_factory=list)
     """Scenarios with different scores, the surest differences first."""
 

@@ -338,10 +338,10 @@ class Job(Record):
     preparations: list[Preparation] = Field(default_factory=list)
     pauses: list[Pause] = Field(default_factory=list)
     is_pinned: bool = False
-    """Whether it is kept regardless of the age of its results."""
+    """True if it is kept regardless of the age of its results."""
     tags: list[str] = Field(default_factory=list)
     note: str | None = None
-    """What people noted about it."""
+    """Note of a person about the job."""
     requests: list[str] = Field(default_factory=list)
     """Ids of the last requests that cancelled, resumed, retried or rescored it."""
 
@@ -531,13 +531,13 @@ class BenchmarkJobView(Model):
     preparations: list[Preparation] = Field(default_factory=list)
     """The agents that had to be installed for it."""
     times: JobTimes | None = None
-    """Its time by activity; None from servers that do not report it."""
+    """Time by activity; None from servers that do not report it."""
     resume_time_ms: int | None = None
     """Time at which it was last resumed or retried."""
     pinned: bool = False
+    """True if it is kept regardless of the age of its results."""
     tags: list[str] = Field(default_factory=list)
     note: str | None = None
-    """Whether it is kept regardless of the age of its results."""
 
 
 class BenchmarkJobListView(Model):

@@ -29,7 +29,7 @@ class RunGatewayRequest(Model):
     budget: Budget | None = None
     """The budget of the whole run; None leaves the present budget."""
     logprobs: WireBool = False
-    """Whether logprobs and token ids are requested and stored."""
+    """True if logprobs and token ids are requested and stored."""
 
 
 class RunRoute(Model):

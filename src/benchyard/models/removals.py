@@ -52,7 +52,7 @@ class BenchmarkDeleteRequest(Model):
     """Options for deleting a benchmark."""
 
     with_scenarios: WireBool = False
-    """Whether its scenarios are deleted too, except those that other benchmarks use."""
+    """True if its scenarios are deleted too, except those that other benchmarks use."""
 
 
 class DeletedView(Model):

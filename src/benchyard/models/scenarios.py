@@ -43,7 +43,7 @@ class NextRound(Model):
     problem_statement: str
     """The task of the round: for a further try, the scorers' messages about the last one."""
     is_prepared: bool = True
-    """Whether its devbox is ready for it."""
+    """True if its devbox is ready for it."""
     failure: str | None = None
     """Reason why it could not be prepared; the round is then not worked on."""
     failure_cause: SetupCause | None = None
@@ -174,11 +174,11 @@ class FieldNote:
     default: Any = None
     """The value that leaving it out means, which is also sent to clear it."""
     is_original: bool = False
-    """Whether the original's wire has it; the others, called rules, may also be given as metadata."""
+    """True if the original's wire has it; the others, called rules, may also be given as metadata."""
     metadata_key: str | None = None
     """The key of a rule in metadata; by default, its name after `benchyard.`."""
     is_graded: bool = True
-    """Whether it affects how the reference is graded."""
+    """True if it affects how the reference is graded."""
     folder: str | None = None
     """For a field that `scenario.yaml` has in another form, or not at all: which form, or why not."""
     harbor: str | None = None
@@ -208,7 +208,7 @@ class TaskOptions(Model):
     scoring_secrets: Annotated[dict[str, str] | None, FieldNote(default={})] = None
     """Environment variable -> name of a secret for scorers."""
     scoring_tracing: Annotated[WireBool | None, FieldNote(default=False)] = None
-    """Whether processes of a room may trace each other, as debuggers and leak checkers do; by default not."""
+    """True if processes of a room may trace each other, as debuggers and leak checkers do; by default not."""
     required_secret_names: Annotated[list[EnvName] | None, FieldNote(default=[], is_original=True)] = None
     """Names of secrets that a run needs for its devbox."""
     scorer_timeout_sec: Annotated[
@@ -247,7 +247,7 @@ class FolderOptions(TaskOptions):
         ValidationType | None,
         FieldNote(default="UNSPECIFIED", is_original=True, harbor="`solution/`, which is made as it says"),
     ] = None
-    """What the reference output is: with `REVERSE` a diff that takes the solution away, with `EVALUATION` the
+    """Form of the reference output: with `REVERSE` a diff that takes the solution away, with `EVALUATION` the
     expected text."""
     required_environment_variables: Annotated[
         list[EnvName] | None,

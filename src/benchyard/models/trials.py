@@ -118,7 +118,7 @@ class Trial(Record):
     """Number of earlier trials in this place that did not count."""
     state: TrialState = TrialState.QUEUED
     is_superseded: bool = False
-    """Whether another trial took its place, so that it no longer counts."""
+    """True if another trial took its place, so that it no longer counts."""
     n_lost: int = 0
     """Number of consecutive trials before it in this place that the infrastructure failed."""
     scenario_run_id: str | None = None
@@ -147,7 +147,7 @@ class Trial(Record):
     scored_revision: int | None = None
     """Revision of the scenario whose scorers gave the score."""
     answer_failure: str | None = None
-    """How its answer made a scorer fail, which counts 0 for that scorer."""
+    """Failure of a scorer that the answer caused, which counts 0 for that scorer."""
     scorer_note: str | None = None
     """Message of the first scorer that did not give 1; None if all did."""
     earlier_scores: list[ScoreRecord] = Field(default_factory=list)
@@ -282,7 +282,7 @@ class TrialView(Model):
     usage: dict[str, float]
     scored_revision: int | None = None
     answer_failure: str | None = None
-    """How its answer made a scorer fail, which counts 0 for that scorer."""
+    """Failure of a scorer that the answer caused, which counts 0 for that scorer."""
     scorer_note: str | None = None
     """Message of the first scorer that did not give 1; None if all did."""
     earlier_scores: list[ScoreRecord] = Field(default_factory=list)
@@ -292,7 +292,7 @@ class TrialView(Model):
     preparing_ms: int = 0
     """Time it waited for images to be built, at its beginning."""
     agent_label: str | None = None
-    """Its agent for people: `agent@version:model`."""
+    """Name of the agent for people: `agent@version:model`."""
     benchmark_id: str | None = None
     tags: list[str] = Field(default_factory=list)
     note: str | None = None

@@ -149,7 +149,7 @@ class ScriptFile(FilePart):
 
 
 Scripts = Script | Mapping[str, Any] | Iterable[Script | Mapping[str, Any]]
-"""One script or several, as they are written in Python."""
+"""A script or several, as they are written in Python."""
 
 
 def squeeze(text: str) -> str:

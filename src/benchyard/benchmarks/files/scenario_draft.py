@@ -123,7 +123,7 @@ class EnvironmentOrigin:
     """Start of a scenario's devbox, as its file names it."""
 
     kind: str | None = None
-    """One of `ORIGINS`; None is the default image."""
+    """A value of `ORIGINS`; None is the default image."""
     name: str = ""
     prebuilt: str | None = None
     """For a Dockerfile: an image that was built from it, used instead if it is available."""

@@ -65,7 +65,7 @@ class FirstProcess:
     mode: str
     lease: float = 3600.0
     groups: list[str] = field(default_factory=list)
-    """Its control groups, for ending it while it is frozen."""
+    """Control groups, for ending the devbox while it is frozen."""
 
     def save(self, folder: Path) -> None:
         """Write it atomically."""

@@ -61,9 +61,9 @@ class IndexHead:
     count: int = 0
     index_bytes: int = 0
     is_inside: bool = False
-    """Whether the steps are in the index file, and not in the stored trajectory."""
+    """True if the steps are in the index file, and not in the stored trajectory."""
     reason: str | None = None
-    """Why the trajectory cannot be taken apart."""
+    """Reason why the trajectory cannot be taken apart."""
 
     @classmethod
     def of(cls, begin: bytes) -> "tuple[IndexHead, int]":

@@ -33,7 +33,7 @@ class TrajectoryHead:
     """Facts about one trajectory of a document: the main one, or a sub-agent's."""
 
     known: dict[str, Any] = field(default_factory=dict)
-    """Those of its fields that name it and its agent, of whatever type they are."""
+    """Fields that name the trajectory and its agent, of any type."""
     steps: int = 0
 
 
@@ -96,7 +96,7 @@ class TrajectoryDocument:
         self.heads: list[TrajectoryHead] = []
         """The trajectories found so far: the main one, then those of sub-agents."""
         self.problem: str | None = None
-        """Why the document could not be read to its end."""
+        """Reason why the document could not be read to its end."""
 
     def pieces(self) -> Iterator[DocumentPiece]:
         """Yield the document in pieces, each step in one of its own."""

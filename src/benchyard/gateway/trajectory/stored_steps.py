@@ -58,7 +58,7 @@ class StoredStep:
     timestamp: str | None
     stop_reason: str | None
     is_copied: bool
-    """Whether it repeats an earlier step as context."""
+    """True if it repeats an earlier step as context."""
 
     @property
     def has_error(self) -> bool:

@@ -71,7 +71,7 @@ class Builder(ABC):
     remedy: str | None = None
     """Reason why nothing can be built, with the remedy; None if builds are possible."""
     has_doors: bool = False
-    """Whether a build without a network can have a `BuildDoor`."""
+    """True if a build without a network can have a `BuildDoor`."""
 
     @abstractmethod
     async def build(self, recipe: BuildRecipe, identity: ImageIdentity, log: Log) -> BuiltImage:

@@ -112,7 +112,7 @@ class AgentReport(Model):
     n_retries: int = 0
     pass_curve: list[PassPointView] = Field(default_factory=list)
     is_graded: bool = False
-    """Whether scores between 0 and 1 were given, so that passing is only a full score."""
+    """True if scores between 0 and 1 were given, so that passing is only a full score."""
     variance: VarianceView | None = None
     """None with a single attempt at each scenario, which cannot tell the parts apart."""
     n_flaky: int = 0
@@ -148,7 +148,7 @@ class PowerReport(Model):
     """The differences that this benchmark can show, estimated from this job."""
 
     basis: str
-    """Where the noise was taken from."""
+    """Origin of the noise."""
     detectable: float
     """Smallest difference that a job like this one shows."""
     attempts_for_2_points: int | None = None

@@ -86,7 +86,7 @@ class Problem(Model):
     helps: str
     subject: Literal["trial", "scenario"] = "trial"
     is_new: bool | None = None
-    """Whether the last job of the same benchmark did not have it; None without such a job."""
+    """True if the last job of the same benchmark did not have it; None without such a job."""
     n_found: int
     """Number of trials, or of scenarios, that have it."""
     n_known: int
@@ -130,7 +130,7 @@ class ProblemsView(Model):
     n_with_trajectory: int
     """Number of them whose trajectory could be read."""
     is_complete: bool = False
-    """Whether all trials that have ended were looked at, and those of the previous job too."""
+    """True if all trials that have ended were looked at, and those of the previous job too."""
     previous_job_id: str | None = None
     """The last job of the same benchmark; problems that it did not have are new."""
     problems: list[Problem] = Field(default_factory=list)

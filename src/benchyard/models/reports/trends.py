@@ -20,7 +20,7 @@ class ChangeView(Model):
     p_adjusted: float
     """Corrected for the number of points of the series (Benjamini and Hochberg)."""
     is_change: bool
-    """Whether it begins to differ here: at 5 %, after the correction."""
+    """True if it begins to differ here: at 5 %, after the correction."""
 
 
 class TrendPoint(Model):
@@ -44,7 +44,7 @@ class TrendPoint(Model):
     cost_change: ChangeView | None = None
     time_change: ChangeView | None = None
     notes: list[str] = Field(default_factory=list)
-    """What is not as it was at the point before: the version, scenarios and their revisions."""
+    """Differences from the previous point: in the version, in scenarios and in their revisions."""
 
 
 class TrendSeries(Model):
@@ -79,7 +79,7 @@ class HistoryPoint(Model):
     mean: float | None = None
     unscored: int = 0
     is_flaky: bool = False
-    """Whether some attempts passed and others did not."""
+    """True if some attempts passed and others did not."""
 
 
 class ScenarioAgent(Model):
@@ -106,7 +106,7 @@ class ScorerNoiseView(Model):
     n_scorings: int
     """Scorings after the first of each."""
     n_changed: int
-    """Those of them whose score is not the first one."""
+    """Number of those whose score differs from the first one."""
     share: float | None = None
     low: float | None = None
     high: float | None = None

@@ -20,7 +20,7 @@ class WorkFile(Model):
     """Absolute; bytes that are not UTF-8 are shown as `\\\\xff`."""
     change: WorkChange
     type: WorkType | None = None
-    """What it is now; None if it was deleted."""
+    """Type of the file now; None if it was deleted."""
     type_before: WorkType | None = None
     mode: int | None = None
     """The permission bits."""
@@ -41,7 +41,7 @@ class WorkFilesView(Model):
     beside_count: int
     """Changed paths that are not the work, whether they are listed or not."""
     start: Literal["run", "image"]
-    """What it is compared with: the disk when the work began, or the image that the devbox was made of.
+    """Start of the comparison: the disk when the work began, or the image that the devbox was made of.
 
     The second also counts what was put in place before the work: files and launch commands.
     """

@@ -30,7 +30,7 @@ class WebhookDelivery(Record):
     status: int | None = None
     """Status of the last answer; None where there was none."""
     failure: str | None = None
-    """Why the last attempt failed."""
+    """Reason why the last attempt failed."""
 
     def columns(self) -> Columns:
         """Index by state and webhook."""
