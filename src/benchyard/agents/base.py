@@ -1,6 +1,6 @@
 """The agent contract: the duties of an agent, and the environment that every agent finds in its devbox.
 
-An agent returns the command that starts it; nothing is asked of it while it works. It gets the problem
+An agent returns the command that starts it; it gets no requests while it works. It gets the problem
 statement in a file, on its standard input and, if it is short enough, in its environment. The files it leaves
 in the devbox are scored; its program's exit says whether it worked at all.
 """
@@ -138,7 +138,7 @@ class Agent(ABC, Generic[C]):
         return {}
 
     async def kits(self, kits: Kits) -> tuple[Kit, ...]:
-        """Return the folders of the host to mount in its devbox; raises an error that says what to do."""
+        """Return the folders of the host to mount in its devbox; raises an error with the remedy."""
         return ()
 
     @abstractmethod

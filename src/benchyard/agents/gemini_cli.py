@@ -67,7 +67,7 @@ class GeminiCliAgent(PublicAgent[TurnLimitConfig]):
 
     def _settings(self, task: Task) -> dict[str, Any]:
         settings: dict[str, Any] = {
-            # With a base URL of its own it would choose a kind of login that it then refuses.
+            # With its own variable for a base URL it would choose a kind of login that it then refuses.
             "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
             "general": {"enableAutoUpdate": False, "maxAttempts": 3},
             "privacy": {"usageStatisticsEnabled": False},

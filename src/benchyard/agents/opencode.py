@@ -28,7 +28,7 @@ PATH="$PATH":{ripgrep} {program} run --pure --auto {again} --format json -m {mod
 
 
 class OpencodeAgent(PublicAgent[TurnLimitConfig]):
-    """Speaks the dialect of its model's provider. Its limit of turns is only told to its model."""
+    """Speaks the dialect of its model's provider. Its limit of turns is only a hint to its model."""
 
     name = "opencode"
     Config = TurnLimitConfig

@@ -7,7 +7,7 @@ from benchyard.agents.base import ModelChoice
 from benchyard.errors import UsageError
 
 STANDARD = ("anthropic", "openai", "google")
-"""Providers whose address every gateway knows."""
+"""Providers with an address that every gateway knows."""
 STORED_PREFIX = "BMJ_"
 """Prefix of the names of secrets that were made from a caller's own variables."""
 
@@ -45,7 +45,7 @@ def choose(
 
 
 def choice_by_name(model: str, upstreams: Collection[str] = ()) -> ModelChoice | None:
-    """Return the model and its provider if the name alone tells it, by a prefix or a known pattern."""
+    """Return the model and its provider if the name alone implies it, by a prefix or a known pattern."""
     prefix, slash, rest = model.partition("/")
     provider = prefix if prefix in upstreams else ALIASES.get(prefix, prefix)
     if slash and rest and provider in (*upstreams, *STANDARD):

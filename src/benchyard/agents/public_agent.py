@@ -40,11 +40,11 @@ mkdir -p {native}
 
 
 class PublicConfig(Model):
-    """The kwargs of an agent whose turns cannot be limited."""
+    """The kwargs of an agent without a limit of turns."""
 
 
 class TurnLimitConfig(Model):
-    """The kwargs of an agent whose turns can be limited."""
+    """The kwargs of an agent with a limit of turns."""
 
     max_turns: MaxTurns | None = Field(
         default=None, description="How often it may ask its model before it must stop."
