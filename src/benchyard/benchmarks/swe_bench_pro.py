@@ -33,7 +33,7 @@ from benchyard.models.scoring.swe_bench import (
 REGISTRY = "jefzda/sweap-images"
 _LONGEST_TAG = 128
 _ODD_TAG = "instance_element-hq__element-web-ec0f940ef0e8e3b61078f145f34dc40d1938e6c5-vnan"
-"""The only item whose tag does not follow the rule."""
+"""The only item with a tag that does not follow the rule."""
 _STAGE = "benchyard_base"
 _FROM = re.compile(r"^FROM[ \t]+(\S+)[^\n]*$", re.MULTILINE)
 _MIRROR = re.compile(r"^\d+\.dkr\.ecr\.[^/]+/docker-hub/(library/)?")

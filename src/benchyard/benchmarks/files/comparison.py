@@ -37,7 +37,7 @@ def scenario_differences(view: ScenarioView, wanted: ScenarioRequest) -> list[Di
     """Return the differences field by field; empty if pushing would change nothing."""
     found = list(_plain(_PLAIN, view, wanted, _SCENARIO_DEFAULTS))
     if wanted.validated_isolation is not None:
-        # A folder without this field leaves what validation found on the server.
+        # A folder without this field leaves the server's result of a validation.
         found += _plain(("validated_isolation",), view, wanted, _SCENARIO_DEFAULTS)
     found += _each("metadata", _labels(view.metadata), _labels(wanted.metadata))
     found += _each("input_context", _context(view.input_context), _context(wanted.input_context))

@@ -48,7 +48,7 @@ done
 
 @dataclass(frozen=True)
 class UserAndDirectory:
-    """Working directory and user of an image, as far as its Dockerfile tells."""
+    """Working directory and user of an image, as far as its Dockerfile states them."""
 
     workdir: str | None = None
     user: str | None = None
@@ -175,7 +175,7 @@ def _user(user: str) -> UserParameters:
 
 
 def _size(part: TaskEnvironmentPart) -> dict[str, Any]:
-    """Return the smallest available size that is at least what the task asks for."""
+    """Return the smallest available size that is at least as large as the task requests."""
     if part.cpus is None and part.memory_mb is None and part.storage_mb is None:
         return {}
     memory = _even((part.memory_mb or 2 * _GB) / _GB)
@@ -195,7 +195,7 @@ def _even(value: float) -> int:
 
 
 def network_access(part: NetworkPart, inherited: NetworkAccess) -> NetworkAccess:
-    """Return what a phase may reach."""
+    """Return the network access of a phase."""
     if part.network_mode is None:
         return inherited
     modes: Mapping[str, NetworkAccess] = {

@@ -77,7 +77,7 @@ class ExportParts:
 SCHEMA = "1.4"
 DATASET = "dataset.toml"
 ORG = "benchyard"
-"""Organization in names of tasks whose scenarios name none."""
+"""Organization in names of tasks, for scenarios that name none."""
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*/[a-zA-Z0-9][a-zA-Z0-9._-]*")
 _MODES = {"open": "public", "none": "no-network", "allow-list": "allowlist"}
 _OWN_PREFIX = "benchyard."
@@ -419,7 +419,7 @@ def overrides(view: ScenarioView, read: ScenarioRequest) -> unmapped_parts.Bench
             return None
         changed[_OVERRIDES[place]] = old
     if view.validated_isolation is not None:
-        # A task without this field does not undo what validation found since.
+        # A task without this field does not undo a later validation.
         changed["validated_isolation"] = view.validated_isolation
     return unmapped_parts.BenchyardTable.model_validate(changed)
 

@@ -1,4 +1,4 @@
-"""Scorers as the tests of a Harbor task: one `test.sh` that runs them, and writes what each found."""
+"""Scorers as the tests of a Harbor task: one `test.sh` that runs them, and writes their results."""
 
 import json
 import posixpath
@@ -72,7 +72,7 @@ command -v uv > /dev/null 2>&1 || {{
 export UV_PYTHON_INSTALL_DIR="$work/pythons"
 """
 NEEDS_NETWORK = b"\ncommand -v uv "
-"""Text in scripts that fetch what they need."""
+"""Text in scripts that fetch packages."""
 _TAIL = """
 awk '$1 == "score" { total += $3 * $4 }
     $1 == "score" && several && $2 != "reward" { all = all sprintf(", \\"%s\\": %s", $2, $4) }
@@ -108,7 +108,7 @@ class _Tests:
     files: dict[str, PackedFile] = field(default_factory=dict)
     needs_uv: bool = False
     user: str = "user"
-    """User whose work is graded."""
+    """User who did the work."""
     grader: str | None = None
     """User who runs the tests; None if it is the same one."""
 
@@ -139,7 +139,7 @@ class _Tests:
 
 
 def grader_of(contract: ScoringContract) -> str | None:
-    """Return the user who must run a contract's tests, if not the one whose work is graded."""
+    """Return the user who must run a contract's tests, if not the one who did the work."""
     users = [parameter.scorer.get("user") for parameter in contract.scoring_function_parameters]
     return next((str(user) for user in users if user), None)
 

@@ -28,7 +28,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Interruption(DatasetError):
-    """Failure that may not repeat; `wait` is the pause that the server asked for."""
+    """Failure that may not repeat; `wait` is the pause that the server requests."""
 
     def __init__(self, message: str, wait: float | None = None) -> None:
         super().__init__(message)
@@ -207,7 +207,7 @@ _RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18}|\*)")
 
 @dataclass(frozen=True)
 class FileRequest:
-    """A file to fetch: its address, what is known of it, and its target."""
+    """A file to fetch: its address, the known facts, and its target."""
 
     url: str
     file: SourceFile
@@ -328,7 +328,7 @@ class Download:
             raise DatasetError(f"{self._wanted.name} is larger than {limit} bytes, and is not taken")
 
     def _check(self, told: str | None) -> None:
-        """Compare the file with its pins, or else with what the hub says about it."""
+        """Compare the file with its pins, or else with the hub's facts about it."""
         size, pinned = self._partial.size(), self._wanted.file
         if pinned.size is not None and size != pinned.size:
             self._partial.remove()

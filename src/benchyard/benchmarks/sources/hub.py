@@ -70,7 +70,7 @@ def _fetch_one(source: HubDataset, download: Download, hub: Hub, progress: Fetch
 
 
 def _explained(source: HubDataset, hub: Hub, error: DatasetError) -> DatasetError:
-    """Add to an error of the hub what to do about it."""
+    """Add the remedy to an error of the hub."""
     status = error.details.get("status")
     if status in (401, 403):
         return DatasetError(f"{error.message}. {_how_to_enter(source, hub)}", status=status)
