@@ -53,7 +53,7 @@ class _AbsolutePath(click.Path):
 
 
 class _SettingOption(click.Option):
-    """An option whose errors name the variable that the value came from."""
+    """An option with errors that name the variable that the value came from."""
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
         """Return the name of the option, or of the variable."""

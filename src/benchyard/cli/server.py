@@ -256,7 +256,7 @@ def _folder(data: Path | None) -> Path:
 
 
 def _private(path: Path) -> IO[bytes]:
-    # Make a new file: an existing one, or a link, might let somebody else read the content.
+    # Make a new file: an existing one, or a link, might let another user read the content.
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 

@@ -85,7 +85,7 @@ def _verbs(client: Client, given: str) -> WorkVerbs[Any]:
 
 
 def _stat_lines(found: WorkFilesView) -> Iterator[str]:
-    """Yield the changed paths as a table, and what is not in it."""
+    """Yield the changed paths as a table, and a line on the paths left out."""
     rows = [[_SIGNS[each.change], _kind(each), _told_size(each), clean(each.path)] for each in found.files]
     if rows:
         yield from table_lines(["", "TYPE", "SIZE", "PATH"], rows, Narrow(["PATH"], ["TYPE"]))
