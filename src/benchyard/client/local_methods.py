@@ -20,7 +20,7 @@ Work = Callable[[AsyncSession], Coroutine[Any, Any, T]]
 class local(Descriptor, Generic[Owner, P, T]):
     """Turn a function that works with files of this machine, and blocks, into a method.
 
-    On an async client it runs in a thread, with connections of its own.
+    On an async client it runs in a thread, with separate connections.
     """
 
     def __init__(self, definition: Callable[Concatenate[Owner, P], T]) -> None:

@@ -391,7 +391,7 @@ def target_of_draft(
 async def record_isolation(
     client: AsyncNouns, wanted: ValidationTarget, result: ScenarioValidation, *, changes_choice: bool
 ) -> ScenarioValidation:
-    """Store the isolation that was found with a scenario, or in its file; a note tells what was stored."""
+    """Store the validated isolation with a scenario, or in its file; a note says what was stored."""
     found, scenario = result.validated, wanted.scenario
     changes: dict[str, Any] = {}
     if found is None or (isinstance(scenario, ScenarioView) and scenario.is_public):

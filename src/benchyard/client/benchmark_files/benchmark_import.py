@@ -37,7 +37,7 @@ _PAGE = 1000
 
 
 def oldest_by_name(client: SyncNouns, prefix: str) -> dict[str, ScenarioView]:
-    """Return the scenarios whose names begin so, by name; the oldest of each name."""
+    """Return the scenarios with names that begin so, by name; the oldest of each name."""
     return {each.name: each for each in client.scenarios.list(search=prefix, limit=_PAGE)}
 
 

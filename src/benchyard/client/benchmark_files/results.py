@@ -77,7 +77,7 @@ class BrokenItem(Protocol):
 
     @property
     def reason(self) -> str:
-        """Reason, with file and line, and what to do."""
+        """Reason, with file and line, and the remedy."""
         ...
 
     @property
