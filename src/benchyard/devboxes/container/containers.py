@@ -120,7 +120,7 @@ async def meet_first_process(meeting: socket.socket, request: dict[str, Any], li
 
 
 def _enclose(pid: int) -> list[int]:
-    """Put a first process into a group of its own; return descriptors with which it can freeze all others."""
+    """Put a first process into a separate group; return descriptors with which it can freeze all others."""
     try:
         group = cgroups.enclose(pid)
         return freezer.open_group(str(group)) if group else []

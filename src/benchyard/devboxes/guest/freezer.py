@@ -177,6 +177,6 @@ class GroupFreezer(Freezer):
 
 
 def make_freezer(descriptors: list[int], *, everybody: bool) -> Freezer:
-    """Return the best freezer available: of the group whose descriptors are given, or by signals."""
+    """Return the best freezer available: of a group by its descriptors, or by signals."""
     by_signal = SignalFreezer(everybody=everybody)
     return GroupFreezer(descriptors, by_signal) if descriptors else by_signal

@@ -65,7 +65,7 @@ class SupervisedCommand:
         self._sources = descriptors
 
     def expect_end(self) -> None:
-        """Set the deadline of a supervisor that was told to kill the command."""
+        """Set the deadline of a supervisor that has been sent the request to kill its command."""
         self._is_killed = True
         soon = time.monotonic() + GRACE_SECONDS
         self.due = soon if self.due is None else min(self.due, soon)

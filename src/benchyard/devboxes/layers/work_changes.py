@@ -24,7 +24,7 @@ MOST_LISTED = 100_000
 MOST_LOOKED = 400_000
 """Entries that are looked at in each of the two walks: through the work, and beside it."""
 MOST_DIFFED = 1_000
-"""Files whose contents are read for a diff."""
+"""Files to read for a diff."""
 MOST_FILE_BYTES = 512 * 1024
 """Largest content, before or after, that is read for a diff."""
 MOST_BYTES = 16 * 1024**2
@@ -38,7 +38,7 @@ _DEVICES = (stat.S_IFCHR, stat.S_IFBLK)
 
 
 class WorkEntry(NamedTuple):
-    """A path that differs; what a side lacks is None there."""
+    """A path that differs; the facts of a side without it are None."""
 
     path: str
     change: str
@@ -59,7 +59,7 @@ class WorkScope:
 
     folders: tuple[str, ...]
     home: str | None = None
-    """Home, whose hidden files are no work."""
+    """Home of the user; its hidden files do not count as work."""
 
     def has(self, path: str) -> bool:
         """Tell whether a path is part of the work."""
@@ -179,7 +179,7 @@ class _Walk:
         self._deadline = time.monotonic() + _SECONDS
 
     def run(self) -> None:
-        """Walk, and add what is found."""
+        """Walk, and add each difference."""
         walk_tree(self._visit, self._enter, self._leave)
 
     def _visit(self) -> list[str]:
@@ -328,7 +328,7 @@ def _read(stack: LayerStack, path: str) -> bytes | None:
     with _StackPath(stack, path) as target:
         entry = target.entry
         if entry is None or not entry.is_layers:
-            # Content of this machine's own files is shown to nobody.
+            # Content of this machine's own files is never shown.
             return None
         if stat.S_ISLNK(entry.status.st_mode):
             return os.fsencode(_target(target.name, entry))

@@ -145,7 +145,7 @@ class _Short:
 
 @dataclass
 class RunningDevbox:
-    """A devbox whose first process answers."""
+    """A devbox with a first process that answers."""
 
     spec: DevboxSpec
     held: FirstProcess
@@ -352,7 +352,7 @@ class RunningDevbox:
 
 def release_mounts(mounts: int) -> None:
     """Release the mounts of an ended devbox while the processor is idle (blocks)."""
-    # A thread's lowered priority cannot be raised again: use a thread of its own.
+    # A thread's lowered priority cannot be raised again: use a separate thread.
     thread = threading.Thread(target=_close_slowly, args=(mounts,), name="mounts")
     thread.start()
     thread.join()
