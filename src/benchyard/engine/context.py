@@ -46,7 +46,7 @@ class EngineContext:
     egress: EgressService | None = None
     """Lets devboxes reach the hosts on an allow-list; None where no such gate runs."""
     reserve: Reserve | None = None
-    """Disk space set aside for ending devboxes; None where there is none."""
+    """Disk space set aside for ending devboxes; None without it."""
 
     def make_room_to_end(self) -> None:
         """Free reserved space, so that the end of a devbox can be noted on a full disk too."""

@@ -172,7 +172,7 @@ class Removals:
         )
 
     async def _begin(self, removal: Removal, table: str | None) -> None:
-        """Note what is to be deleted; the row of the requested job or run goes in the same transaction."""
+        """Store a plan of the deletion; the row of the requested job or run goes in the same transaction."""
 
         def work(connection: Connection) -> None:
             self.records.rows.adding([removal])(connection)

@@ -264,7 +264,7 @@ async def _working_directory(tools: EngineContext, devbox: Devbox, request: Star
     step = ExecRequest(
         id=f"setup-{devbox.boot}-directory",
         command="",
-        # Relative: without a root of its own, a devbox is a folder of the machine.
+        # Relative: a devbox without its own root is a folder of the machine.
         argv=("/bin/sh", "-c", script, "sh", path.lstrip("/"), owner),
         cwd="/",
         user="root" if owner else None,

@@ -1,4 +1,4 @@
-"""Services beside a devbox: each is a devbox of its own that shares the main devbox's network."""
+"""Services beside a devbox: separate devboxes that share the main devbox's network."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ _MOST_RETRIES = 1000
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """Command that tells whether a service is ready, and its timing."""
+    """Command that checks whether a service is ready, and its timing."""
 
     command: str | None = None
     interval: float = 1.0

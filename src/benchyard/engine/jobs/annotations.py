@@ -31,7 +31,7 @@ class TrialAnnotations:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def views(self, trials: Sequence[Trial]) -> list[TrialView]:
-        """Return trials as the wire shows them, with what people noted."""
+        """Return trials as the wire shows them, with tags, notes and labels."""
         ids = [each.id for each in trials]
         found = {each.id: each for each in await self._records.all({"id": ids})} if ids else {}
         return [each.view(found.get(each.id)) for each in trials]

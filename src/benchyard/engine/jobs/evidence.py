@@ -1,4 +1,4 @@
-"""Evidence of trials for their problems: what is kept of each, and the findings made of it.
+"""Evidence of trials for their problems: the stored facts of each, and the findings made of them.
 
 Findings of a job are a file of lines. They can be made again: a lost or broken file only costs time.
 """
@@ -38,7 +38,7 @@ class EvidenceBatch:
 
 
 class TrialEvidence:
-    """Reads what is kept of trials, and keeps what was found in it."""
+    """Reads the stored facts of trials, and stores the findings made of them."""
 
     def __init__(self, data: Path, jobs: Jobs, runs: Collection[ScenarioRun], traces: Traces) -> None:
         self._data = data

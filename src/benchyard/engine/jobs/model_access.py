@@ -78,7 +78,7 @@ class TrialModelAccess:
             _log.warning("trial %s: its token could not be ended: %s", trial.id, error)
 
     async def clear(self, trials: Iterable[Trial], running: Collection[str]) -> None:
-        """End what an earlier server left open: grants of other trials, and doors of lost devboxes."""
+        """Close what an earlier server left open: grants of other trials, and doors of lost devboxes."""
         await self.grants.clear({trial.id for trial in trials if not trial.has_ended}, running)
 
     async def forget(self, trials: Iterable[Trial]) -> None:

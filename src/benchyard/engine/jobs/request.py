@@ -227,7 +227,7 @@ class JobRequestResolver:
             benchmark = await self._benchmark(name)
             benchmarks.append(benchmark)
             every = await self.scenarios_of(benchmark.scenario_ids)
-            # Those whose names match, with or without a prefix and slash.
+            # Names match with or without a prefix and slash.
             chosen, problem = await filter_scenarios(every, [], dataset.include, dataset.exclude, self._call)
             if not chosen:
                 reason = f": {problem}" if problem else ""

@@ -445,7 +445,7 @@ class Jobs:
         await run_to_end(hand_over())
 
     async def _install(self, job: Job, choice: AgentChoice) -> Job:
-        """Install an agent of a job if necessary; returns the job with the installation noted."""
+        """Install an agent of a job if necessary; returns the job with the installation in it."""
         missing = await self._agents.missing(choice)
         if missing is None:
             await self._agents.ready(choice)

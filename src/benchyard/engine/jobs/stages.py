@@ -147,7 +147,7 @@ async def provision(context: TrialContext) -> None:
     """Begin the scenario run, and wait until its devbox runs."""
     tools = context.tools
     run_id = id_from_bytes(RUN_PREFIX, tools.vault.derive("trial-runs", context.trial.id))
-    # Noted before the run exists: a cancellation must know which run to end.
+    # Stored before the run exists: a cancellation must know which run to end.
     context.note(scenario_run_id=run_id)
     if not context.is_fresh:
         context.run = await retry_store(context.runs.records.find, run_id)

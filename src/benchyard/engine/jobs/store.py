@@ -27,13 +27,13 @@ Change = Callable[[Connection], None]
 
 
 class JobEnds(Protocol):
-    """Tells others of jobs that have ended."""
+    """Listener to the ends of jobs."""
 
     def job_ended(self, job: Job) -> Sequence[Change]:
-        """Return what is stored in the transaction that stores the end of a job; empty for other changes."""
+        """Return records to store in the same transaction as the end of a job; empty for other changes."""
 
     def wake(self) -> None:
-        """Go on with what was stored."""
+        """Go on with the stored records."""
 
 
 class JobStore:

@@ -28,7 +28,7 @@ _UNFINISHED = [each.value for each in RunState if each not in ENDED_RUNS]
 
 
 class Teardown:
-    """Ends what belongs to trials and jobs; every operation may be repeated."""
+    """Ends the devboxes, runs and grants of trials and jobs; every operation may be repeated."""
 
     def __init__(
         self, job_store: JobStore, runs: ScenarioRuns, benchmark_runs: BenchmarkRuns, access: TrialModelAccess
@@ -75,7 +75,7 @@ class Teardown:
         return runs
 
     async def close_agent(self, active: ActiveJob, agent: int) -> None:
-        """End the benchmark run of an agent all of whose trials have ended."""
+        """End the benchmark run of an agent once all of its trials have ended."""
         score = counted_mean(active.of_agent(agent), active.job.orchestrator.suspect_rule)
         run_id = active.job.benchmark_run_ids[agent]
         await retry_store(self._benchmark_runs.conclude, run_id, "completed", score)

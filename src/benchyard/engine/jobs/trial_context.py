@@ -138,7 +138,7 @@ class TrialContext:
         return min(limits, default=AGENT_SECONDS_DEFAULT) * self.multiplier
 
     def _known_end(self) -> EndedBy | None:
-        """Return the agent's end in this round as an earlier server noted it."""
+        """Return the agent's end in this round as an earlier server stored it."""
         if self.inputs.scenario.n_rounds == 1:
             return self.trial.ended_by
         return next((each.ended_by for each in self.trial.rounds if each.number == self.round), None)
@@ -219,7 +219,7 @@ class TrialContext:
 
     @contextlib.asynccontextmanager
     async def stage(self, name: str, state: TrialState) -> AsyncIterator[None]:
-        """Run a stage within this context: shown while it lasts, noted at its end."""
+        """Run a stage within this context: shown while it lasts, stored at its end."""
         name = self.in_round(name)
         self.stage_name = name
         begun = now_ms()

@@ -12,7 +12,7 @@ from benchyard.store.collection import Collection
 
 MOST_PATHS = 10_000
 MOST_COUNTS = 20
-"""Most counts noted for one scorer, in case its report varies each time."""
+"""Most counts to store for one scorer, in case its report varies each time."""
 _FULL = 1.0 - 1e-9
 
 
@@ -44,7 +44,7 @@ class ReferenceReports:
         return await self._records.find(scenario.graded_digest)
 
     async def _remember(self, scenario: Scenario, result: ContractResult, report: TamperReport) -> None:
-        """Note the effects of a reference; those of its other runs or rounds stay noted."""
+        """Store the effects of a reference beside those of its other runs or rounds."""
         id = scenario.graded_digest
         files = report.changed_outside or []
         fresh = ReferenceReport(

@@ -43,7 +43,7 @@ UNKNOWN_SECONDS = 300.0
 _MOST_KEPT = 10_000
 _BOOT_SECONDS = 900.0
 _APPLY_SECONDS = 1800.0
-"""Time limit of a reference whose scenario sets no time for agents."""
+"""Time limit of a reference if the scenario sets no time for agents."""
 _SLACK_SECONDS = 600.0
 _FILE = "/run/benchyard/reference"
 _SHOWN = 300
@@ -71,7 +71,7 @@ class RunService(Protocol):
 
 
 class _NotApplied(Exception):
-    """The reference output cannot be applied, so that it tells nothing about the scorers."""
+    """The reference output cannot be applied, so that it proves nothing about the scorers."""
 
 
 class ReferenceRuns:

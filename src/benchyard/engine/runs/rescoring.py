@@ -89,7 +89,7 @@ class RunRescorings:
                 raise
 
     async def run(self, id: str) -> None:
-        """Score a run again if that was requested; errors are noted in the run."""
+        """Score a run again if that was requested; errors are recorded in the run."""
         run = await retry_store(self._run_records.records.get, id)
         if run.rescoring is None:
             return

@@ -121,7 +121,7 @@ def scored_run(scoring: int, outcome: Outcome, run: ScenarioRun) -> ScenarioRun:
     is_ready = outcome.next_round is None or outcome.next_round.is_prepared
     return run.model_copy(
         update={
-            # Noted before the devbox is prepared for the next round, which changes the scored disk.
+            # Stored before the devbox is prepared for the next round, which changes the scored disk.
             "state": _S.SCORED if is_ready else _S.SCORING,
             "next_round": outcome.next_round,
             "result": outcome.result,

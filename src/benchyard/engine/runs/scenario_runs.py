@@ -189,7 +189,7 @@ class ScenarioRuns:
                 self._tools.work.start(scoring_key(id), partial(self._score, id))
             return run
 
-        # The caller may be cancelled: a noted scoring must begin.
+        # The caller may be cancelled: a recorded scoring must begin.
         return await run_to_end(begin())
 
     async def rescore(self, id: str, request_id: str | None = None, *, newest: bool = True) -> ScenarioRun:
@@ -314,7 +314,7 @@ class ScenarioRuns:
             await self._scoring.finals.settle(run, now)
             run = now
         else:
-            # An earlier server has noted the result.
+            # An earlier server has stored the result.
             await self._scoring.forget(frozen_id(run))
         if not _is_ready(run):
             await self._prepare(run, scenario)

@@ -170,7 +170,7 @@ class TamperFindings:
             self.why_unknown.append("more was changed while it was scored than can be listed")
 
     def _late(self, found: DiskChanges) -> list[str]:
-        """Return the paths by whose change during a scoring programs behave in another way."""
+        """Return the paths that change the behaviour of programs if they change during a scoring."""
         late = [
             each
             for each in found.changes
@@ -295,7 +295,7 @@ class TamperFindings:
         )
 
     def watched(self) -> list[str]:
-        """Return the changed files whose opening is to be noted, the weightiest first."""
+        """Return the changed files to watch for being opened, the weightiest first."""
         found = [each for each in self._all() if _can_be_opened(each) and self._is_graded(each.path)]
         found.sort(key=lambda each: (self._is_work(each), _weight(each), each.path))
         paths = list(dict.fromkeys(each.path for each in found))
@@ -464,7 +464,7 @@ def _can_be_opened(change: DiskChange) -> bool:
 
 
 def _first(found: Sequence[T], name: str, most: int, notes: list[str], total: int | None = None) -> list[T]:
-    """Return the first of a list; a note tells whether there are more."""
+    """Return the first of a list, with a note if there are more."""
     if (total or len(found)) > min(most, len(found)):
         notes.append(f"{name}: the first {min(most, len(found))} of {total or len(found)} are listed")
     return list(found[:most])

@@ -1,6 +1,6 @@
-"""Index of a trajectory's steps: where each lies and what it is about, made and searched by workers.
+"""Index of a trajectory's steps, with the span and summary of each, made and searched by workers.
 
-An index is a file of its own beside the trajectory: a line that describes it, the span of every step, the
+An index is a file beside the trajectory: a line that describes it, the span of every step, the
 index as compressed JSON, giant steps cut short, and the steps themselves where they differ from the stored
 trajectory: a foreign one is not written line by line, and secrets are taken out.
 """
@@ -280,7 +280,7 @@ def _index_text(name: str, document: TrajectoryDocument, columns: _Columns, scru
     try:
         json.loads(text)
     except ValueError:
-        # A secret whose removal breaks the JSON: keep only what is no text.
+        # Without the secret the text is not valid JSON: keep only the values that are not texts.
         blank = [""] * len(columns.source)
         bare = {**vars(columns), "text": blank, "tools": [[] for _ in blank], "model": [None for _ in blank]}
         text = json_line({**told, "trajectories": [], "columns": bare}).encode()
@@ -304,7 +304,7 @@ MOST_FOUND = 500
 _MOST_DEPTH = 64
 """Depth down to which texts are searched."""
 _AROUND = 60
-"""Characters of the text before and after what was found."""
+"""Characters of the text before and after a hit."""
 
 
 def packed_table(table: bytes) -> str:

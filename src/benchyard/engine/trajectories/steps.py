@@ -158,7 +158,7 @@ class TrajectorySteps:
         finally:
             os.close(content)
         try:
-            # What an interruption or the end of its time left of an earlier one.
+            # Remove the rest of an earlier one that was interrupted or has expired.
             await objects.remove(id)
             name = f"{trace.name[:200]}.index"
             wanted = ObjectRequest(
@@ -186,7 +186,7 @@ def _trace(run: ScenarioRun, name: str | None) -> Trace:
 
 
 def _answer(opened: _OpenIndex, spans: list[StepSpan], first: int, last: int) -> bytes:
-    """Return steps as JSON, up to the size of one answer, without reading what is in them; blocks."""
+    """Return steps as JSON, up to the size of one response, without parsing them; blocks."""
     steps: list[bytes] = []
     size = 0
     following = None

@@ -25,7 +25,7 @@ _PIECE_BYTES = 256 * 1024
 
 
 class Traces:
-    """The traces of all runs; each is an object of its own."""
+    """The traces of all runs, each stored as an object."""
 
     def __init__(self, tools: EngineContext, runs: Collection[ScenarioRun]) -> None:
         self._tools = tools
