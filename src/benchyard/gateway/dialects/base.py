@@ -26,7 +26,7 @@ class Dialect(ABC):
 
     name: ClassVar[str]
     shared: ClassVar[tuple[str, ...]]
-    """Keys of a request whose values recur in the next one: recorded only once, lists item by item."""
+    """Keys of a request with values that recur in the next one: recorded only once, lists item by item."""
 
     def model(self, path: str, body: Any) -> str | None:
         """Return the model that a request asks for."""

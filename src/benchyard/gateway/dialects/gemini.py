@@ -126,7 +126,7 @@ class _Candidate:
 
 
 _ONLY_TEXT = ("output", "result", "error", "content", "text")
-"""Keys of a tool result whose value is used as its text if there is no other key."""
+"""Keys of a tool result: the value of a lone one is used as the result's text."""
 _WRAPPED = 3
 
 

@@ -47,7 +47,7 @@ class AdmittedRequest:
     passed: bytes = field(repr=False)
     """The body as it is passed on."""
     added: frozenset[str] = frozenset()
-    """Fields added to the body by the gateway, whose results are kept from the agent."""
+    """Fields that the gateway added to the body; their results are hidden from the agent."""
 
 
 @dataclass

@@ -71,7 +71,7 @@ class NewCall:
 
     call: Call
     only_adds: bool
-    """True if the request is an earlier one with more at its end; else an item of it may be told again."""
+    """True if the request is an earlier one with more at its end; else an item of it may be repeated."""
 
 
 class NewCalls:

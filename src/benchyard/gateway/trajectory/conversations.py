@@ -263,7 +263,7 @@ class Conversations:
         return same[0] if same else self._compacted(history)
 
     def _of_ids(self, history: History) -> list[Conversation]:
-        """Return the conversations with the tool calls whose results are among the last items."""
+        """Return the conversations with tool calls that have their results among the last items."""
         start = max(0, len(history) - _TAIL)
         ids = [result.id for _, entry in history.since(start) for result in entry.results]
         conversations = [self._by_id[id] for id in reversed(ids) if id and id in self._by_id]

@@ -16,7 +16,7 @@ MOST_BYTES = 128 * 1024**2
 """Largest trajectory that is read step by step; a larger one can only be downloaded."""
 MOST_STEPS = 1_000_000
 MOST_NESTED = 8
-"""Deepest nesting of sub-agents whose steps are read."""
+"""Deepest nesting of sub-agents to read steps of."""
 STEPS = "steps"
 INSIDE = "subagent_trajectories"
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -43,7 +43,7 @@ class DocumentPiece:
 
     text: str
     step: Any = None
-    """The value of the step whose text this is."""
+    """The value of the step that this text encodes."""
     trajectory: int | None = None
     """Index of the trajectory that the step belongs to; None if the piece is no step."""
 
@@ -99,7 +99,7 @@ class TrajectoryDocument:
         """Reason why the document could not be read to its end."""
 
     def pieces(self) -> Iterator[DocumentPiece]:
-        """Yield the document in pieces, each step in one of its own."""
+        """Yield the document in pieces, each step in a separate one."""
         try:
             if self._next() != "{":
                 self._fail("a trajectory is a JSON object")

@@ -1,6 +1,6 @@
-"""Steps of stored trajectories as plain values, whoever wrote them; standard library alone.
+"""Steps of stored trajectories of any writer, as plain values; standard library alone.
 
-Trajectories are foreign: any field may be missing or of another type. What cannot be read is left empty, and
+Trajectories are foreign: any field may be missing or of another type. Unreadable fields are left empty, and
 nothing here raises.
 """
 
@@ -90,7 +90,7 @@ def stored_step(value: Any, number: int, trajectory: int = 0) -> StoredStep:
 
 
 def steps_of(document: TrajectoryDocument) -> Iterator[StoredStep]:
-    """Yield the steps of a document in their order; `document.problem` tells of a break afterwards."""
+    """Yield the steps of a document in order; `document.problem` has the reason of a break afterwards."""
     for number, (trajectory, value) in enumerate(document.steps(), start=1):
         yield stored_step(value, number, trajectory)
 
