@@ -53,7 +53,7 @@ class CarriedAnswer:
     refused: list[str]
     """The paths left out, each with its reason."""
     paths: tuple[str, ...] = ()
-    """Paths whose content was carried whole."""
+    """Paths carried with their whole content."""
     home: str | None = None
     """Home of which only the visible content was carried, unless it is at one of the paths."""
 
@@ -155,7 +155,7 @@ class DiskChanges:
     truncated: bool
     """Some changes are not listed."""
     exact: bool
-    """False if there was too much to note: entries that were not noted are judged by their time alone."""
+    """False if the mark lacks entries because there were too many: these are judged by their time alone."""
     outside: "DiskChanges | None" = None
     """The changes without those in folders that were only counted, if all together are truncated."""
 
@@ -369,7 +369,7 @@ class DevboxGrading:
         """Return the differences since the mark on a disk taken by `take`, but for the folders `aside`.
 
         If there are more differences than can be listed, those in new folders of the `counted` ones are only
-        counted, and those outside of all `counted` folders are told apart.
+        counted, and changes outside of all `counted` folders are listed separately.
         """
         async with self._lock(devbox_id):
             devbox = self._devbox(devbox_id)
