@@ -50,7 +50,7 @@ class ImagePacker:
         return digest
 
     def name(self, digest: str, size: int = 0) -> None:
-        """Name one more layer, whose content the reader already has."""
+        """Name one more layer, which the reader already has."""
         self._layers.append({"mediaType": _LAYER, "digest": f"sha256:{digest}", "size": size})
 
     def files(self, image: Image, title: ImageTitle) -> dict[str, Path | bytes]:

@@ -29,7 +29,7 @@ class BuildDoor:
 
     port: int
     variables: Mapping[str, str]
-    """Environment variables that tell the build's programs of the door."""
+    """Environment variables that name the door to the build's programs."""
     rules: str
     """Text of the proxy's rules: builds are shared only if these are equal."""
     serve: Callable[[int], AbstractAsyncContextManager[None]]

@@ -77,7 +77,7 @@ HIDDEN = "BENCHYARD_SECRET_"
 
 
 def owner_of(folder: Path) -> str:
-    """Return an id that tells a builder's images from another server's, if an engine serves both."""
+    """Return an id that marks a builder's images as its own, for an engine that serves several servers."""
     return hashlib.sha256(str(folder).encode()).hexdigest()[:12]
 
 

@@ -1,6 +1,6 @@
 """Here-documents for engines that do not support them, and secrets in the environment of RUN.
 
-RUN takes the form of a list, whose strings may contain line ends; COPY copies files from a folder beside the
+RUN takes the form of a list: its strings may contain line ends; COPY copies files from a folder beside the
 context. An instruction never takes more lines than before, so that errors name the user's own lines.
 """
 
