@@ -11,7 +11,7 @@ VerdictWord = Literal["pass", "fail", "inconclusive"]
 
 
 class EstimateView(Model):
-    """A mean with its 95 % confidence interval, and what they were made of."""
+    """A mean with its 95 % confidence interval, and the numbers that they were made of."""
 
     mean: float
     low: float | None = None
@@ -83,7 +83,7 @@ class FlipCounts(Model):
     neither: int
     """Passed by none with any attempt."""
     expected: float | None = None
-    """Number at which equal agents would differ by chance; None with one attempt each, which cannot tell."""
+    """Number at which equal agents would differ by chance; None with one attempt each."""
 
 
 class ComparedScenario(Model):

@@ -133,7 +133,7 @@ class DevboxPurpose(Model):
     working_directory: str | None = None
     """Created before the devbox runs, if it does not exist."""
     home: str | None = None
-    """The user's home, noted when the devbox began to run: later the devbox cannot be trusted on this."""
+    """The user's home, stored when the devbox began to run: later the devbox cannot be trusted on this."""
     isolation: Isolation = "clean"
     """The isolation in which its work will be scored."""
     keeps_start: bool = False

@@ -241,7 +241,7 @@ class JobRescoreRequest(Model):
 
     trial_ids: list[str] | None = Field(default=None, max_length=MOST_TRIALS)
     times: Annotated[WireInt, Field(ge=1, le=MOST_SCORINGS)] = 1
-    """Number of scorings of each: several tell the noise of the scorers, and the last one counts."""
+    """Number of scorings of each: several show the noise of the scorers, and the last one counts."""
 
 
 class JobSource(Model):
@@ -310,7 +310,7 @@ class JobRescoring(Model):
     times: int = 1
     """Number of scorings of each."""
     pruned: list[str] = Field(default_factory=list)
-    """Trials whose final state is no longer stored."""
+    """Trials with a final state that is no longer stored."""
 
 
 class Job(Record):
@@ -362,7 +362,7 @@ class Job(Record):
         ]
 
     def asked(self, request_id: str | None) -> "Job":
-        """Return a copy that has noted one more request."""
+        """Return a copy with one more request in it."""
         known = [*self.requests, request_id][-MOST_REQUESTS:] if request_id else self.requests
         return self.model_copy(update={"requests": known})
 
@@ -476,7 +476,7 @@ class BenchmarkOutcome(Model):
     attempts: AttemptCounts = Field(default_factory=AttemptCounts)
     """All attempts that count, by result."""
     n_suspect: int = 0
-    """Trials whose score may not be earned; `suspicions` of the scenarios say why."""
+    """Trials with a score that may not be earned; `suspicions` of the scenarios say why."""
     suspect: SuspectRule = "keep"
     """Treatment of those trials in the means and pass@k: with `zero` they count 0."""
     pass_at_k: dict[str, float] = Field(default_factory=dict)

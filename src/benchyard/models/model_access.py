@@ -20,7 +20,7 @@ _Word = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=
 
 
 class RunGatewayRequest(Model):
-    """The body of a call that opens the access: a model, whose name may imply the provider, or a provider."""
+    """The body of a call that opens the access: a model, which may imply its provider, or a provider."""
 
     model: _Word | None = None
     provider: _Word | None = None

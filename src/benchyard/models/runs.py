@@ -285,7 +285,7 @@ class FinalState(Model):
     start_image_id: str | None = None
     """For `answer` and `system`: the image of the devbox at the start of the run."""
     home: str | None = None
-    """Home of the user who did the work; None if it is the working directory, or was not noted."""
+    """Home of the user who did the work; None if it is the working directory, or was not recorded."""
     size_bytes: int
     """Size of the changes; content shared with other images does not count."""
     create_time_ms: int

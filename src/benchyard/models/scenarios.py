@@ -169,7 +169,7 @@ class ValidatedIsolation(Model):
 
 @dataclass(frozen=True)
 class FieldNote:
-    """Facts about an optional field of a scenario that its type does not tell."""
+    """Facts about an optional field of a scenario that its type does not express."""
 
     default: Any = None
     """The value that leaving it out means, which is also sent to clear it."""
@@ -188,7 +188,7 @@ class FieldNote:
 class TaskOptions(Model):
     """Optional fields in the same form on the wire, in `scenario.yaml` and in `[metadata.benchyard]`.
 
-    The class that a field is declared in says where it is found, and its note what else there is to know.
+    The class that a field is declared in says where it is found; its note has the other facts.
     """
 
     validated_isolation: Annotated[ValidatedIsolation | None, FieldNote(is_graded=False)] = None
@@ -426,7 +426,7 @@ class Scenario(Record, ScenarioOptions):
 
     @property
     def graded_digest(self) -> str:
-        """Return a digest that differs between scenarios whose reference may behave or score differently."""
+        """Return a digest that differs if the references of scenarios may behave or score differently."""
         graded = self.model_dump(mode="json", exclude=_NOT_GRADED, exclude_none=True)
         # Reports are kept under it: neither the order of fields nor new ones that are not set may change it.
         return hashlib.sha256(json.dumps(graded, sort_keys=True).encode()).hexdigest()

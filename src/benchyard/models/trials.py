@@ -73,7 +73,7 @@ class Stage(Model):
 
 
 class TrialRound(Model):
-    """A round of a trial whose scenario has several."""
+    """A round of a trial at a scenario with several."""
 
     number: int
     name: str | None = None
@@ -145,7 +145,7 @@ class Trial(Record):
     usage: dict[str, float] = Field(default_factory=dict)
     """Tokens and cost, if known."""
     scored_revision: int | None = None
-    """Revision of the scenario whose scorers gave the score."""
+    """Revision of the scenario with the scorers that gave the score."""
     answer_failure: str | None = None
     """Failure of a scorer that the answer caused, which counts 0 for that scorer."""
     scorer_note: str | None = None
@@ -235,7 +235,7 @@ class Trial(Record):
         return self.model_copy(update={"state": TrialState.CANCELED, "failure": reason, "end_time_ms": end})
 
     def view(self, annotation: TrialAnnotation | None = None) -> "TrialView":
-        """Return the trial as the wire shows it, with what people noted."""
+        """Return the trial as the wire shows it, with tags, note and labels."""
         view = TrialView.model_validate(self, from_attributes=True)
         if annotation is None:
             return view

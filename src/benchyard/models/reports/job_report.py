@@ -114,7 +114,7 @@ class AgentReport(Model):
     is_graded: bool = False
     """True if scores between 0 and 1 were given, so that passing is only a full score."""
     variance: VarianceView | None = None
-    """None with a single attempt at each scenario, which cannot tell the parts apart."""
+    """None with a single attempt at each scenario, which cannot separate the parts."""
     n_flaky: int = 0
     """Scenarios of which it passed some attempts, and failed others."""
     consistency: float | None = None
@@ -174,12 +174,12 @@ class ScenarioFinding(Model):
     chance_to_see: float | None = None
     """Of a flaky one: the chance that so many attempts do not all end the same."""
     tau: float | None = None
-    """Of a suspicious one: correlation with what the agents do elsewhere."""
+    """Of a suspicious one: correlation with the agents' results elsewhere."""
     p: float | None = None
 
 
 class ScenarioLists(Model):
-    """Scenarios by what they tell; of each list at most 200, with the number of all."""
+    """Scenarios by the information they give; of each list at most 200, with the number of all."""
 
     n: int
     """Scenarios with a score."""
@@ -223,7 +223,7 @@ class ReportView(Model):
     cluster_key: str | None = None
     agents: list[AgentReport] = Field(default_factory=list)
     groups: list[list[int]] = Field(default_factory=list)
-    """Indexes of agents, best first, of which no two can be told apart; an agent may be in several."""
+    """Indexes of agents without significant differences, best first; an agent may be in several groups."""
     n_ranked: int = 0
     """Scenarios that ranks and groups rest on: those that every ranked agent has scored."""
     power: PowerReport | None = None

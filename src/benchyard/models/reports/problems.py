@@ -34,10 +34,10 @@ class TrialFindings(Model):
 
     trial_id: str
     version: str
-    """Digest of what they were made of; others are made again."""
+    """Digest of the facts that the findings were made of; with another digest they are made again."""
     findings: list[ProblemFinding] = Field(default_factory=list)
     unknown: list[str] = Field(default_factory=list)
-    """Signals that could not tell, because a fact that they need is not known."""
+    """Signals that could not decide, because a fact that they need is not known."""
     measures: TrialMeasures = Field(default_factory=TrialMeasures)
     unread: str | None = None
     """Reason why its trajectory could not be read."""
@@ -128,7 +128,7 @@ class ProblemsView(Model):
     n_read: int
     """Number of them that were looked at; a repeated request goes on with the rest."""
     n_with_trajectory: int
-    """Number of them whose trajectory could be read."""
+    """Number of them with a trajectory that could be read."""
     is_complete: bool = False
     """True if all trials that have ended were looked at, and those of the previous job too."""
     previous_job_id: str | None = None

@@ -147,7 +147,7 @@ class LeaderRow(Model):
 
 
 class ScenarioInsight(Model):
-    """The worth of a scenario for telling agents apart."""
+    """The worth of a scenario for the comparison of agents."""
 
     scenario_id: str
     scenario_name: str
@@ -158,9 +158,9 @@ class ScenarioInsight(Model):
     n_flaky: int
     """Agents of which some attempts passed and others did not."""
     tau: float | None = None
-    """Correlation with the agents' means elsewhere: how well it tells agents apart."""
+    """Correlation with the agents' means elsewhere: how well it separates agents."""
     p: float | None = None
-    """Chance of so low a correlation if it told nothing, corrected for the number of scenarios."""
+    """Chance of so low a correlation without any information, corrected for the number of scenarios."""
     kind: Literal["saturated", "impossible", "suspicious"] | None = None
 
 
@@ -182,7 +182,7 @@ class InsightsView(Model):
     """Scenarios that all agents of the leader board have a score for; ranks are made of these."""
     leaders: list[LeaderRow] = Field(default_factory=list)
     groups: list[list[str]] = Field(default_factory=list)
-    """Agents that cannot be told apart, best first; an agent may be in several groups."""
+    """Agents without significant differences, best first; an agent may be in several groups."""
     left_out: list[str] = Field(default_factory=list)
     """Agents with fewer than half of the scenarios, which would have no fair place."""
     scenarios: list[ScenarioInsight] = Field(default_factory=list)

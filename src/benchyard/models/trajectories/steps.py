@@ -70,7 +70,7 @@ class StepRangeView(Model):
     """Number of all steps."""
     steps: list[NumberedStep]
     next: int | None = None
-    """Number to go on from if the answer became too large; None if it has all that was asked for."""
+    """Number to go on from if the response became too large; None if it has all requested steps."""
 
 
 class FoundStep(Model):

@@ -48,7 +48,7 @@ class WebhookDeliveryView(Model):
     webhook_id: str
     type: str
     body: str
-    """Exactly what is signed and sent."""
+    """The exact text that is signed and sent."""
     state: DeliveryState
     attempts: int
     next_time_ms: int
