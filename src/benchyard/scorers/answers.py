@@ -30,7 +30,7 @@ class Grader(Protocol):
         """Return the rewards by name; `MAIN` is one of them. Called in a worker only."""
 
     def check(self, expected: Mapping[str, Any]) -> None:
-        """Raise ValueError unless `expected` has what `grade` needs."""
+        """Raise ValueError unless `expected` has the fields that `grade` needs."""
 
 
 class AnswerConfig(Model):

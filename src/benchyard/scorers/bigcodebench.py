@@ -41,7 +41,7 @@ xlwt==1.3.0 xmltodict==0.13.0
 PINS = dict(part.split("==") for part in _LIST.split())
 """Package -> the version of the official image."""
 NEAREST = {"flask-mail": "0.10.0", "scikit-image": "0.19.3", "selenium": "4.15.2"}
-"""Package whose official version has no wheel -> the nearest version that has one."""
+"""Package without a wheel of the official version -> the nearest version that has one."""
 WITHOUT_WHEELS = ("python-levenshtein-wheels", "wikipedia", "wordninja")
 _MODULES = {
     **{"bs4": "beautifulsoup4", "cv2": "opencv-python-headless", "dateutil": "python-dateutil"},
@@ -81,7 +81,7 @@ _NEEDS = {
     "wikipedia": ("beautifulsoup4", "requests"),
     "wordcloud": ("matplotlib", "numpy", "pillow"),
 }
-"""Package -> its dependencies in the list, whose versions must be the official ones too."""
+"""Package -> its dependencies in the list, which must have their official versions too."""
 
 
 def packages_of_modules(modules: Iterable[str]) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ class BigcodebenchConfig(Model):
     entry_point: ShortText = "task_func"
     answer: base.FilePath = "solution.py"
     modules: list[ShortText] | None = Field(default=None, max_length=200)
-    """Modules whose packages are installed, with their dependencies; None is the whole official list."""
+    """Modules to install the packages of, with their dependencies; None is the whole official list."""
     time_limit_sec: WireFloat = Field(default=TIME_LIMIT_SEC, gt=0, le=3600)
 
 

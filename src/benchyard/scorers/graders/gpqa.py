@@ -23,7 +23,7 @@ def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
 
 
 def check(expected: Mapping[str, Any]) -> None:
-    """Raise ValueError unless `expected` has what `grade` needs."""
+    """Raise ValueError unless `expected` has the fields that `grade` needs."""
     letter = expected.get("letter")
     if not isinstance(letter, str) or len(letter) != 1 or letter not in _LETTERS:
         raise ValueError("`letter` must be one of A, B, C and D")
