@@ -117,7 +117,7 @@ def _tool_call(name: str, arguments: Mapping[str, Any], offered: Sequence[Offere
 
 
 def _javascript(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return a call as code: for clients whose only tool runs code that calls the others."""
+    """Return a call as code: for clients with a single tool, which runs code that calls the others."""
     call = f"const r = await tools[{json.dumps(name)}]({json.dumps(arguments)})"
     if name == "exec_command":
         call = f"const r = await tools.exec_command({json.dumps(arguments)})"

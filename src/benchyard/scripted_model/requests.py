@@ -65,7 +65,7 @@ class ModelRequest:
 
     @property
     def first_call(self) -> str:
-        """Return the id of the model's first tool call, which tells conversations apart; empty if none."""
+        """Return the id of the model's first tool call, which identifies the conversation; empty if none."""
         spoken = (turn for turn in self.turns if turn.role == "assistant")
         return next((call for turn in spoken for call in turn.calls), "")
 

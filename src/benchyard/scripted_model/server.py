@@ -65,7 +65,7 @@ class ReplySender:
                 self.entry.usage = told_usage.usage
             await response.write(event)
             await asyncio.sleep(delay)
-        # Noted first: a client that has read the end finds it in the ledger.
+        # Recorded first: a client that has read the end finds it in the ledger.
         self._sent(200, told_usage.usage)
         await response.write(last)
         await response.write_eof()

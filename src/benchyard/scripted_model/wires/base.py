@@ -59,7 +59,7 @@ def data_event(value: Any) -> bytes:
 
 
 def named_event(value: Mapping[str, Any]) -> bytes:
-    """Return an event whose name is its `type`."""
+    """Return an event with its `type` as its name."""
     return f"event: {value['type']}\n".encode() + data_event(value)
 
 
