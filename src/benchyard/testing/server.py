@@ -1,4 +1,4 @@
-"""A real server in a process of its own, for tests."""
+"""A real server in a separate process, for tests."""
 
 import os
 import selectors

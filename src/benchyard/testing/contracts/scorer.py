@@ -432,7 +432,7 @@ def kits_of(yard: DriverFixture) -> Kits:
 
 
 class PrintingContract(ScorerContract):
-    """Duties of scorers whose script prints the score: any last line is possible."""
+    """Duties of scorers with a script that prints the score: any last line is possible."""
 
     scripts: ClassVar[LanguageScripts]
 
@@ -441,7 +441,7 @@ class PrintingContract(ScorerContract):
         raise NotImplementedError
 
     def passes(self) -> GradingCase:
-        """Return a case whose script looks at a file."""
+        """Return a case with a script that looks at a file."""
         return GradingCase(
             self.script(self.scripts.reads).fields, {"answer": "0.75\n"}, 0.75, self._registered()
         )
@@ -487,14 +487,14 @@ class PrintingContract(ScorerContract):
 
 
 class PassingContract(ScorerContract):
-    """Duties of scorers whose command passes by exiting with 0."""
+    """Duties of scorers with a command that passes by exiting with 0."""
 
     def command(self, text: str) -> GradingCase:
         """Return a scorer that runs this command."""
         raise NotImplementedError
 
     def passes(self) -> GradingCase:
-        """Return a case whose command looks at a file."""
+        """Return a case with a command that looks at a file."""
         return GradingCase(self.command("grep -q yes answer").fields, {"answer": "yes\n"}, 1.0)
 
     def fails(self) -> GradingCase:
