@@ -46,7 +46,7 @@ def list_files(content: BinaryIO, limit: int, after: str | None) -> bytes:
 
 
 def make_diff(content: BinaryIO, most_bytes: int) -> bytes:
-    """Return the differences as a unified diff, as git writes it; what is left out is named at the top."""
+    """Return the differences as a unified diff, as git writes it; its top names the paths left out."""
     facts, entries = _read_entries(content)
     budget = StepBudget()
     parts: list[bytes] = []
@@ -81,7 +81,7 @@ def make_diff(content: BinaryIO, most_bytes: int) -> bytes:
 
 
 def _modes_only(entry: WorkEntry, before: bytes, now: bytes) -> str | None:
-    """Tell of a change of permissions that git does not know; None for any other change."""
+    """Return a sentence on a change of permissions that git does not know; None for any other change."""
     if entry.change != "modified" or entry.type != "file" or before != now or entry.mode == entry.mode_before:
         return None
     if _git_mode(entry.type, entry.mode) != _git_mode(entry.type_before, entry.mode_before):
@@ -148,7 +148,7 @@ def _file_diff(
     if is_unread or is_binary(before) or is_binary(now):
         yield b"Binary files %s and %s differ\n" % sides
         return
-    # A name with a space has a tab behind it, which tells patch where it ends.
+    # A name with a space has a tab behind it, which shows patch where it ends.
     yield b"--- %s\n+++ %s\n" % (_ended(sides[0]), _ended(sides[1]))
     yield from hunks(split_lines(before), split_lines(now), budget)
 
