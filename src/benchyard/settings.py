@@ -304,7 +304,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class SettingField:
-    """A setting with what its declaration says."""
+    """A setting with the facts of its declaration."""
 
     name: str
     kind: Any
