@@ -181,4 +181,4 @@ def test_a_shell_whose_state_was_sealed_with_a_lost_key_says_so(tmp_path: Path) 
     shells.Shell.named(tmp_path / "shells", "user", "s", Vault(tmp_path / "key")).keep(b"export X=1")
     other = shells.Shell.named(tmp_path / "shells", "user", "s", Vault(tmp_path / "other"))
     with pytest.raises(StoreError, match="another name"):
-        other.kept()
+        other.stored_state()

@@ -192,7 +192,7 @@ def test_output_of_exercises_is_searched_in_workers() -> None:
             b"collected " * 100_000,
             b"=" * MEBIBYTE + b" 1 skipped",
         ):
-            verdict = await scorer._judged(
+            verdict = await scorer._verdict(
                 said(output), "/tmp/polyglot", ExerciseAnswer({}), KnownTests(), PaperRoom({})
             )
             assert verdict.score == 0.0
@@ -303,6 +303,6 @@ def test_files_that_grade_swe_bench_are_read_in_workers(at_most: int) -> None:
         for type, fields in (("swe_bench_scorer", {"base_commit": "a" * 40}), ("swe_bench_pro_scorer", {})):
             scorer: Any = catalog.parse(type, fields, ScoringContext(attached=archive_of, call=workers.call))
             with pytest.raises(ScorerFailed):
-                await scorer._graded()
+                await scorer._load_tests()
 
     live(scenario)

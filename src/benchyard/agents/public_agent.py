@@ -80,7 +80,7 @@ class PublicAgent(Agent[C]):
         return providers.choose(self.name, tuple(self.keys), model, upstreams)
 
     async def kits(self, kits: Kits) -> tuple[Kit, ...]:
-        return self._placed().kits
+        return self._require_installed().kits
 
     def launch(self, task: Task) -> Launch | None:
         if task.access is None:
@@ -113,13 +113,13 @@ class PublicAgent(Agent[C]):
 
     def at(self, path: str) -> str:
         """Return a path in its own folder as one word of a shell."""
-        return shlex.quote(f"{self._placed().folder}/{path}")
+        return shlex.quote(f"{self._require_installed().folder}/{path}")
 
     def native(self, task: Task) -> str:
         """Return the folder of its own session log, as one word of a shell."""
         return shlex.quote(f"{task.logs_folder}/{self.name}")
 
-    def _placed(self) -> InstalledAgent:
+    def _require_installed(self) -> InstalledAgent:
         if self.installed is None or self.installed.folder is None:
             raise UsageError(f"agent {self.name!r} was not installed before its launch")
         return self.installed

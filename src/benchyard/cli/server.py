@@ -93,7 +93,7 @@ def gc(keep_results: float | None, dry_run: bool, yes: bool, output: str) -> Non
         if not dry_run and found.n_removed:
             if output == "text":
                 _show_collected(found)
-            confirm(f"Delete {_counted(found.n_removed)} ({size(found.size_bytes)})?", yes=yes)
+            confirm(f"Delete {_count_of_results(found.n_removed)} ({size(found.size_bytes)})?", yes=yes)
             with spinner("deleting"):
                 found = client.collect_results(found.keep_days, dry_run=False)
     if output != "text":
@@ -101,7 +101,7 @@ def gc(keep_results: float | None, dry_run: bool, yes: bool, output: str) -> Non
     elif dry_run or not found.n_removed:
         _show_collected(found)
     else:
-        click.echo(f"deleted {_counted(found.n_removed)}, {size(found.size_bytes)}")
+        click.echo(f"deleted {_count_of_results(found.n_removed)}, {size(found.size_bytes)}")
 
 
 @click.command()
@@ -164,7 +164,7 @@ def _show_collected(found: CollectedResultsView) -> None:
     if found.n_removed > len(found.removed):
         click.echo(f"and {found.n_removed - len(found.removed)} more")
     if found.n_removed and found.dry_run:
-        click.echo(f"would go: {_counted(found.n_removed)}, {size(found.size_bytes)}")
+        click.echo(f"would go: {_count_of_results(found.n_removed)}, {size(found.size_bytes)}")
     if found.n_pinned:
         pinned = "1 pinned job stays" if found.n_pinned == 1 else f"{found.n_pinned} pinned jobs stay"
         click.echo(pinned, err=True)
@@ -173,7 +173,7 @@ def _show_collected(found: CollectedResultsView) -> None:
         click.echo(f"{named} because a baseline names it, see `benchyard baseline list`", err=True)
 
 
-def _counted(count: int) -> str:
+def _count_of_results(count: int) -> str:
     return "1 result" if count == 1 else f"{count} results"
 
 

@@ -81,7 +81,7 @@ class Validator:
                 kinds += ["nothing"] * TWICE
             tried = await asyncio.gather(*(self._attempt(scenario, kind) for kind in kinds))
             search.note(scenario.isolation, list(tried))
-        for isolation in search.wanted():
+        for isolation in search.isolations():
             await self._try_room(search, isolation)
             if not search.goes_on(isolation):
                 break
@@ -106,7 +106,7 @@ class Validator:
             begin = time.monotonic()
             try:
                 async with asyncio.timeout(self._options.seconds):
-                    attempt = await self._tried(scenario, kind)
+                    attempt = await self._try(scenario, kind)
             except TimeoutError:
                 attempt = ValidationAttempt(
                     kind=kind, reasons=[f"it was not done after {self._options.seconds:g} s"]
@@ -118,7 +118,7 @@ class Validator:
         self._told(scenario.name, attempt)
         return attempt
 
-    async def _tried(self, scenario: ScenarioView, kind: Kind) -> ValidationAttempt:
+    async def _try(self, scenario: ScenarioView, kind: Kind) -> ValidationAttempt:
         run = await self._client.scenarios.start_run(
             scenario_id=scenario.id,
             run_name=f"validation: {kind} in {scenario.isolation}",
@@ -271,7 +271,7 @@ class _Search:
         if problems:
             self.failed[isolation] = problems[0][:_SHOWN]
 
-    def wanted(self) -> Iterator[Isolation]:
+    def isolations(self) -> Iterator[Isolation]:
         """Yield the isolations to try, one after the other."""
         scenario = self.scenario
         own = scenario.isolation

@@ -83,7 +83,7 @@ def loader_place(content: Content) -> tuple[int, int] | None:
     return None
 
 
-def needed(content: Content) -> list[str]:
+def needed_libraries(content: Content) -> list[str]:
     """Return the libraries that a program or library needs; raise ValueError for content no linker writes."""
     entries = list(itertools.islice(_entries(content), _MOST_ENTRIES))
     if len(entries) == _MOST_ENTRIES or sum(entry.tag in (_RPATH, _RUNPATH) for entry in entries) > 2:

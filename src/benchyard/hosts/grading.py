@@ -287,7 +287,7 @@ class DevboxGrading:
         async with self._lock(devbox_id):
             return await mark_disk(self._devbox(devbox_id), self._trees)
 
-    async def changed(self, devbox_id: str, aside: Sequence[str] = ()) -> DiskChanges:
+    async def changes_since_mark(self, devbox_id: str, aside: Sequence[str] = ()) -> DiskChanges:
         """Return the differences on the disk since the mark, but for content of the folders `aside`."""
         async with self._lock(devbox_id):
             devbox = self._devbox(devbox_id)
@@ -345,12 +345,12 @@ class DevboxGrading:
             devbox = self._devbox(devbox_id)
             if devbox.is_running:
                 raise Conflict(f"devbox {devbox_id} still runs; its disk can be taken when it is stopped")
-            if await self._taken(devbox, image_id) is None and not devbox.spec.changes.exists():
+            if await self._taken_disk(devbox, image_id) is None and not devbox.spec.changes.exists():
                 raise Conflict(f"devbox {devbox_id} has no disk any more that could be taken")
             async with images.shallow(await self._image(devbox.entry)) as parent:
                 await images.take_layer(parent, devbox.spec.changes, image_id, kind)
 
-    async def _taken(self, devbox: HostDevbox, image_id: str) -> Path | None:
+    async def _taken_disk(self, devbox: HostDevbox, image_id: str) -> Path | None:
         """Return the location of a devbox's disk that became an image; None if it is not there."""
         try:
             image = await self._images.get(image_id)
@@ -358,7 +358,7 @@ class DevboxGrading:
             return None
         return self._images.top(image) if self._images.has_top(image) else None
 
-    async def taken(
+    async def changes_of_taken_disk(
         self,
         devbox_id: str,
         image_id: str,
@@ -373,7 +373,7 @@ class DevboxGrading:
         """
         async with self._lock(devbox_id):
             devbox = self._devbox(devbox_id)
-            disk = await self._taken(devbox, image_id)
+            disk = await self._taken_disk(devbox, image_id)
             if disk is None:
                 raise Conflict(f"the disk of devbox {devbox_id} was not taken as image {image_id}")
             require_mark(devbox, disk)

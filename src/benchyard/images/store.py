@@ -139,7 +139,7 @@ class ImageStore:
                 request_hash=identity.request_hash,
                 stands_for=identity.stands_for,
             )
-            return await self._register(_configured(image, layers))
+            return await self._register(_image_with_config(image, layers))
 
     def check_name(self, name: str) -> None:
         """Raise UsageError or Conflict if an image cannot have this name."""
@@ -153,7 +153,7 @@ class ImageStore:
         async with self._keeping() as pins:
             layers = await self._brought_in(source, pins)
             image = Image(image_id, image_id, layers.layers, kind="snapshot")
-            return await self._register(_configured(image, layers)), layers.notes
+            return await self._register(_image_with_config(image, layers)), layers.notes
 
     async def _brought_in(self, source: Path | LayerSource, pins: set[str]) -> ImportedImage:
         if isinstance(source, Path):
@@ -188,9 +188,9 @@ class ImageStore:
         The snapshots that name the layers keep them. The merged layer is kept until the block ends.
         """
         async with self._keeping() as pins:
-            yield await self._merged(image, pins) if _is_deep(image) else image
+            yield await self._merge(image, pins) if _is_deep(image) else image
 
-    async def _merged(self, image: Image, pins: set[str]) -> Image:
+    async def _merge(self, image: Image, pins: set[str]) -> Image:
         pins.update(image.layers)
         try:
             layer = await self._layers.add_merged(self.rootfs(image), image.own_layers, pins)
@@ -449,7 +449,7 @@ class ImageStore:
             self._loose = {name for name in self._loose if self._layers.path(name).exists()}
 
 
-def _configured(image: Image, imported: ImportedImage) -> Image:
+def _image_with_config(image: Image, imported: ImportedImage) -> Image:
     config = {
         field.name: getattr(imported.config, field.name) for field in dataclasses.fields(imported.config)
     }

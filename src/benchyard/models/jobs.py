@@ -173,7 +173,7 @@ class Selection(Model):
     seed: WireInt | None = None
     limit: Annotated[WireInt, Field(ge=1)] | None = None
 
-    def wanted(self) -> list[list[Condition]]:
+    def condition_groups(self) -> list[list[Condition]]:
         """Return groups of conditions; of each group, one must hold. Raises UsageError for invalid ones."""
         plain = [[Condition(key, "=", value)] for key, value in (self.filters or {}).items()]
         return [*plain, *condition_groups(self.where or [])]
@@ -361,7 +361,7 @@ class Job(Record):
             for preparation in self.preparations
         ]
 
-    def asked(self, request_id: str | None) -> "Job":
+    def with_request(self, request_id: str | None) -> "Job":
         """Return a copy with one more request in it."""
         known = [*self.requests, request_id][-MOST_REQUESTS:] if request_id else self.requests
         return self.model_copy(update={"requests": known})

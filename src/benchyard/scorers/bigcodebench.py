@@ -220,9 +220,9 @@ class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
         said = await self.context.call(_RESULT, ran.stdout)
         if said is None:
             raise score.failure("the answer could not be run in this room", ran)
-        return self._judged(said)
+        return self._verdict(said)
 
-    def _judged(self, said: dict[str, Any]) -> Verdict:
+    def _verdict(self, said: dict[str, Any]) -> Verdict:
         bad = said.get("bad", [])
         text = "\n".join(f"{name}: {reason}" for name, reason in bad)
         skipped = int(said.get("skipped", 0))

@@ -54,11 +54,11 @@ def chat_prompt(body: Mapping[str, Any]) -> list[str]:
     """
     texts = [json.dumps(body["tools"])] if body.get("tools") else []
     for message in items(body.get("messages")):
-        texts += [f"<{word(message.get('role'))}>", *_said(message)]
+        texts += [f"<{word(message.get('role'))}>", *_message_texts(message)]
     return [*texts, "<assistant>"]
 
 
-def _said(message: Mapping[str, Any]) -> list[str]:
+def _message_texts(message: Mapping[str, Any]) -> list[str]:
     texts = [text_of(message.get("content"))]
     for call in items(message.get("tool_calls")):
         function = fields(call.get("function"))

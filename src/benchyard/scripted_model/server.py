@@ -16,7 +16,7 @@ from benchyard.scripted_model.player import Cue, Player
 from benchyard.scripted_model.requests import ModelRequest
 from benchyard.scripted_model.scripts import Scripts
 from benchyard.scripted_model.wires.anthropic import AnthropicWire
-from benchyard.scripted_model.wires.base import ModelWire, ToldUsage, to_json
+from benchyard.scripted_model.wires.base import ModelWire, ReportedUsage, to_json
 from benchyard.scripted_model.wires.base import estimate_tokens as tokens_of
 from benchyard.scripted_model.wires.chat import ChatWire
 from benchyard.scripted_model.wires.gemini import GeminiArrayWire, GeminiWire
@@ -51,7 +51,7 @@ class ReplySender:
         return await self._stream() if self.asked.streams else self._whole()
 
     def _whole(self) -> web.StreamResponse:
-        self._sent(200, self._told().usage)
+        self._end_entry(200, self._usage().usage)
         body = to_json(self.wire.whole(self.asked, self.cue.reply))
         return web.Response(body=body, content_type=_JSON, headers=self._headers())
 
@@ -59,14 +59,14 @@ class ReplySender:
         response = await self._begin(self.wire.stream_type)
         delay = self.cue.step.chunk_delay
         delay = self.chunk_delay if delay is None else delay
-        told_usage, (*events, last) = self._told(), self._events()
+        told_usage, (*events, last) = self._usage(), self._events()
         for number, event in enumerate(events):
             if number == len(events) - told_usage.followers:
                 self.entry.usage = told_usage.usage
             await response.write(event)
             await asyncio.sleep(delay)
         # Recorded first: a client that has read the end finds it in the ledger.
-        self._sent(200, told_usage.usage)
+        self._end_entry(200, told_usage.usage)
         await response.write(last)
         await response.write_eof()
         return response
@@ -87,7 +87,7 @@ class ReplySender:
         return response
 
     def _refuse(self, status: int, retry_after: float | None) -> web.StreamResponse:
-        self._sent(status, None)
+        self._end_entry(status, None)
         headers = self._headers()
         if retry_after is not None:
             headers["retry-after"] = f"{retry_after:g}"
@@ -105,12 +105,12 @@ class ReplySender:
         response.content_type = content_type
         response.headers["cache-control"] = "no-cache"
         self.entry.status = 200
-        self.entry.usage = self._told().early
+        self.entry.usage = self._usage().early
         await response.prepare(self.request)
         return response
 
-    def _told(self) -> ToldUsage:
-        return self.wire.told(self.asked, self.cue.reply)
+    def _usage(self) -> ReportedUsage:
+        return self.wire.reported_usage(self.asked, self.cue.reply)
 
     def _events(self) -> list[bytes]:
         return list(self.wire.events(self.asked, self.cue.reply))
@@ -119,7 +119,7 @@ class ReplySender:
         name = f"req_{self.cue.reply.number:08d}"
         return {"request-id": name, "x-request-id": name}
 
-    def _sent(self, status: int, usage: TokenUsage | None) -> None:
+    def _end_entry(self, status: int, usage: TokenUsage | None) -> None:
         self.entry.status = status
         self.entry.usage = usage
         self.entry.is_complete = True

@@ -67,7 +67,7 @@ def test_a_shell_that_is_none_has_no_kit(tmp_path: Path) -> None:
 
 
 def test_libraries_of_a_program_are_listed() -> None:
-    told = elf.needed(Path("/bin/bash").resolve().read_bytes())
+    told = elf.needed_libraries(Path("/bin/bash").resolve().read_bytes())
     listed = subprocess.run(["ldd", "/bin/bash"], capture_output=True, text=True, check=True).stdout
     assert told
     assert all(name in listed for name in told)

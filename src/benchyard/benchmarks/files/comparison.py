@@ -66,7 +66,7 @@ def scenario_change(wanted: ScenarioRequest, differences: Iterable[Difference]) 
     """Return the update that removes these differences; fields that are no longer wanted are cleared."""
     places = {place.split(".")[0] for place, _, _ in differences}
     said: dict[str, Any] = {
-        name: _said(wanted, name, _SCENARIO_DEFAULTS)
+        name: _value_or_default(wanted, name, _SCENARIO_DEFAULTS)
         for name in (*_PLAIN, "metadata", "validated_isolation")
         if name in places
     }
@@ -93,17 +93,17 @@ def benchmark_differences(view: BenchmarkView, wanted: BenchmarkRequest) -> list
 
 def benchmark_change(wanted: BenchmarkRequest) -> BenchmarkChange:
     """Return the update that turns a benchmark into the wanted one."""
-    said = {name: _said(wanted, name, _BENCHMARK_DEFAULTS) for name in _BENCHMARK_DEFAULTS}
+    said = {name: _value_or_default(wanted, name, _BENCHMARK_DEFAULTS) for name in _BENCHMARK_DEFAULTS}
     return BenchmarkChange.model_validate({**said, "scenario_ids": wanted.scenario_ids or []})
 
 
-def _said(owner: Any, name: str, defaults: Mapping[str, Any]) -> Any:
+def _value_or_default(owner: Any, name: str, defaults: Mapping[str, Any]) -> Any:
     value = getattr(owner, name)
     return defaults.get(name) if value is None else value
 
 
 def _plain(names: Iterable[str], view: Any, wanted: Any, defaults: Mapping[str, Any]) -> list[Difference]:
-    pairs = ((name, _said(view, name, defaults), _said(wanted, name, defaults)) for name in names)
+    pairs = ((name, _value_or_default(view, name, defaults), _value_or_default(wanted, name, defaults)) for name in names)
     return [(name, old, new) for name, old, new in pairs if (old or None) != (new or None)]
 
 

@@ -356,7 +356,7 @@ def _at(
     try:
         return folder.text(name) if limit is None else folder.text(name, limit)
     except UsageError as error:
-        raise _refused(found, place, error) from error
+        raise _error_at(found, place, error) from error
 
 
 def _data(
@@ -365,9 +365,9 @@ def _data(
     try:
         return folder.data(name, limit)
     except UsageError as error:
-        raise _refused(found, place, error) from error
+        raise _error_at(found, place, error) from error
 
 
-def _refused(found: LocatedData, place: located_values.KeyPath, error: UsageError) -> UsageError:
+def _error_at(found: LocatedData, place: located_values.KeyPath, error: UsageError) -> UsageError:
     told = f"{found.path}:{found.line(place)}: {error.message}"
     return TooLarge(told) if isinstance(error, TooLarge) else UsageError(told, line=found.line(place))

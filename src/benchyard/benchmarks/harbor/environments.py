@@ -115,13 +115,13 @@ def user_and_directory_of(text: str) -> UserAndDirectory:
         else:
             if instruction.name in ("ARG", "ENV"):
                 values |= _values(instruction.rest)
-            here = _moved(here, instruction, values)
+            here = _user_and_directory_after(here, instruction, values)
             if stages:
                 stages[next(reversed(stages))] = here
     return here
 
 
-def _moved(here: UserAndDirectory, each: Instruction, values: Mapping[str, str]) -> UserAndDirectory:
+def _user_and_directory_after(here: UserAndDirectory, each: Instruction, values: Mapping[str, str]) -> UserAndDirectory:
     """Return the working directory and user after an instruction."""
     if each.name == "WORKDIR":
         path = _filled(each.rest.strip(), values)
@@ -400,7 +400,7 @@ def _steps(
     yield f"WORKDIR {home_of(user)}"
     for number, step in enumerate(steps):
         if isinstance(step, StartingFile):
-            yield from _copied(number, step, (user, directory), files, folders)
+            yield from _copy_lines(number, step, (user, directory), files, folders)
         else:
             if len(step) > _LONGEST_COMMAND:
                 raise UsageError("a launch command is too long for a Dockerfile; put it into the image")
@@ -410,7 +410,7 @@ def _steps(
     yield f"WORKDIR {_plain(directory)}"
 
 
-def _copied(
+def _copy_lines(
     number: int,
     file: StartingFile,
     whose: tuple[UserParameters, str],

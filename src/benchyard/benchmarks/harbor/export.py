@@ -199,7 +199,7 @@ class _Maker:
             "artifacts": self._artifacts() or None,
             "multi_step_reward_strategy": (view.reward_strategy or "mean") if view.steps else None,
             "task": {"name": task_name(view), "keywords": []},
-            "metadata": {**plain, unmapped_parts.SECTION: self._kept().model_dump(exclude_none=True)},
+            "metadata": {**plain, unmapped_parts.SECTION: self._benchyard_table().model_dump(exclude_none=True)},
             "agent": {
                 "timeout_sec": view.agent_timeout_sec,
                 "user": self.user.username,
@@ -231,7 +231,7 @@ class _Maker:
     def _is_separate(self) -> bool:
         return self.view.isolation == "answer" and not self.view.steps
 
-    def _kept(self) -> unmapped_parts.BenchyardTable:
+    def _benchyard_table(self) -> unmapped_parts.BenchyardTable:
         view = self.view
         functions = view.scoring_contract.scoring_function_parameters
         has_reference = view.reference_output and solutions.read_back(view.reference_output) is None

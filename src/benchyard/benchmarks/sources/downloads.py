@@ -84,7 +84,7 @@ def open_response(client: httpx.Client, hub: Hub, url: str, headers: dict[str, s
     """Yield the response to a GET, its body unread; raises Interruption for failures that may not repeat."""
     answer: HubResponse | None = None
     for _ in range(_MOST_REDIRECTS):
-        with _sent(client, url, {**headers, **hub.authorization(url)}) as response:
+        with _send(client, url, {**headers, **hub.authorization(url)}) as response:
             if answer is None:
                 answer = HubResponse(response)
             answer.response = response
@@ -130,7 +130,7 @@ def interruptions(url: str) -> Iterator[None]:
 
 
 @contextmanager
-def _sent(client: httpx.Client, url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
+def _send(client: httpx.Client, url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
     try:
         request = client.build_request("GET", url, headers={"Accept-Encoding": "identity", **headers})
     except httpx.InvalidURL as error:
@@ -276,7 +276,7 @@ class Download:
         if status == 200:
             return 0
         if status not in (206, 416) or not have:
-            raise self._refused(status)
+            raise self._refusal(status)
         match = _RANGE.fullmatch(answer.response.headers.get("Content-Range", ""))
         if match and answer.tag == tag:
             if status == 206 and match[1] == str(have):
@@ -345,7 +345,7 @@ class Download:
                 "with --from"
             )
 
-    def _refused(self, status: int) -> DatasetError:
+    def _refusal(self, status: int) -> DatasetError:
         if status in (401, 403):
             return DatasetError(f"{self._wanted.name}: the hub asks for a token ({status})", status=status)
         if status == 404:

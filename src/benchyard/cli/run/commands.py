@@ -147,12 +147,12 @@ def list_(
             filters["own"] = False
         names = _Names(client)
         if kind != "benchmark" and benchmark is None and word in (None, *RunState):
-            listed = client.scenarios.runs.list(limit=min(limit, PAGE), **_given({**filters, **of_scenarios}))
+            listed = client.scenarios.runs.list(limit=min(limit, PAGE), **_without_unset({**filters, **of_scenarios}))
             found += [_scenario_row(each, names) for each in islice(listed, limit)]
         if kind != "scenario" and not scenario and not parent and word in (None, *_BENCHMARK_RUN_STATES):
             id = find_benchmark(client, benchmark).id if benchmark else None
             several = client.benchmark_runs.list(
-                limit=min(limit, PAGE), **_given({**filters, "benchmark_id": id})
+                limit=min(limit, PAGE), **_without_unset({**filters, "benchmark_id": id})
             )
             found += [_benchmark_row(each, names) for each in islice(several, limit)]
     found.sort(key=lambda row: -row.start_time_ms)
@@ -378,7 +378,7 @@ def _state(given: str | None, kind: str | None) -> str | None:
     return word
 
 
-def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _without_unset(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, False)}
 
 

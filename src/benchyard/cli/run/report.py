@@ -367,9 +367,9 @@ def spending(usage: Mapping[str, float]) -> dict[str, str]:
     """Return tokens and cost, for the head of a report."""
     if not usage:
         return {}
-    amounts = {word: _known(usage, names) for word, names in _PARTS.items()}
+    amounts = {word: _first_value(usage, names) for word, names in _PARTS.items()}
     told = ", ".join(f"{amount:,.0f} {word}" for word, amount in amounts.items() if amount)
-    calls, cost = usage.get("model_calls"), _known(usage, _COST)
+    calls, cost = usage.get("model_calls"), _first_value(usage, _COST)
     unknown = "not known: there is no price for the model" if calls else ""
     return {
         "tokens": told + (f" in {calls:,.0f} calls" if told and calls else ""),
@@ -377,7 +377,7 @@ def spending(usage: Mapping[str, float]) -> dict[str, str]:
     }
 
 
-def _known(usage: Mapping[str, float], names: Sequence[str]) -> float | None:
+def _first_value(usage: Mapping[str, float], names: Sequence[str]) -> float | None:
     return next((usage[name] for name in names if name in usage), None)
 
 

@@ -76,7 +76,7 @@ def policy_id(client: SyncNouns, access: NetworkAccess, *, dry_run: bool) -> str
             known = _known_policy(client, name)
             if known is None:
                 raise
-    wanted = Egress().changed(NetworkPolicyRequest.model_validate(fields))
+    wanted = Egress().with_change(NetworkPolicyRequest.model_validate(fields))
     if _egress_rules(known.egress) != _egress_rules(wanted):
         raise UsageError(
             f"the network policy {name!r} ({known.id}) has other rules than tasks mean by that name; "

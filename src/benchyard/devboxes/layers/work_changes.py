@@ -185,23 +185,23 @@ class _Walk:
     def _visit(self) -> list[str]:
         prefix = "/" + "".join(f"{name}/" for name in self._names)
         if len(prefix) > _MOST_PATH:
-            return self._cut("paths are too long to be used")
+            return self._note_cut("paths are too long to be used")
         folders = []
         for name in sorted(self._candidates()):
             if not self._concerns(prefix + name):
                 continue
             self._looked += 1
             if self._looked > MOST_LOOKED:
-                return self._cut(f"more than {MOST_LOOKED} entries were changed")
+                return self._note_cut(f"more than {MOST_LOOKED} entries were changed")
             if time.monotonic() > self._deadline:
-                return self._cut(f"it takes more than {_SECONDS:g} s to look at all")
+                return self._note_cut(f"it takes more than {_SECONDS:g} s to look at all")
             now, before = self._entries(name)
             self._judge(prefix + name, name, now, before)
             if _is_folder(now) or _is_folder(before):
                 folders.append(name)
         return folders[::-1]
 
-    def _cut(self, reason: str) -> list[str]:
+    def _note_cut(self, reason: str) -> list[str]:
         self._found.truncated = self._found.truncated or reason
         return []
 
@@ -291,7 +291,7 @@ class _Walk:
         self._found.total += 1
         self._found.beside += not is_work
         if len(self._found.entries) >= MOST_LISTED:
-            self._cut(f"more than {MOST_LISTED} paths differ")
+            self._note_cut(f"more than {MOST_LISTED} paths differ")
             return
         facts = (_type(before), _type(now), _mode(before), _mode(now), _size(before), _size(now))
         self._found.entries.append(WorkEntry(path, change, *facts, is_work))

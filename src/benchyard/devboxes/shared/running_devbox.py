@@ -170,7 +170,7 @@ class RunningDevbox:
             self._greeting = asyncio.get_running_loop().call_later(delay, self._greet)
         else:
             self._connect()
-        asyncio.get_running_loop().add_reader(self.pidfd, self._gone)
+        asyncio.get_running_loop().add_reader(self.pidfd, self._handle_end)
 
     def _connect(self) -> Channel:
         if self._channel is None:
@@ -196,7 +196,7 @@ class RunningDevbox:
             self._channel.close()
         self._fail_replies()
 
-    def _gone(self) -> None:
+    def _handle_end(self) -> None:
         asyncio.get_running_loop().remove_reader(self.pidfd)
         self._fail_replies()
         self.ended.set()

@@ -38,7 +38,7 @@ class TrialModelAccess:
         self.scenarios = scenarios
         self.keys = keys
 
-    def told(self, trial: Trial, devbox_id: str, route: ModelRoute) -> ModelAccess:
+    def agent_access(self, trial: Trial, devbox_id: str, route: ModelRoute) -> ModelAccess:
         """Return the agent's model access: always the same, whether the door is open or not."""
         url = url_of(devbox_id, route.provider)
         return ModelAccess(url, self._token(trial), route.provider, route.model, route.variable)

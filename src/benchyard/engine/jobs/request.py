@@ -81,7 +81,7 @@ async def select_scenarios(
     if selection.scenario_ids is not None:
         scenarios = scenarios_with_ids(scenarios, selection.scenario_ids)
     globs = selection.include or (), selection.exclude or ()
-    found, problem = await filter_scenarios(scenarios, selection.wanted(), *globs, call)
+    found, problem = await filter_scenarios(scenarios, selection.condition_groups(), *globs, call)
     if problem:
         raise UsageError(problem, field=_FIELD)
     return sample_scenarios(found, selection)

@@ -56,7 +56,7 @@ class JobRescorings:
         number = job.rescoring.number + 1 if job.rescoring else 1
         rescoring = JobRescoring(number=number, trial_ids=kept, pruned=pruned, times=request.times)
         job = await self._job_store.job(
-            job.asked(request_id).model_copy(update={"rescoring": rescoring, "rescoring_state": "running"}),
+            job.with_request(request_id).model_copy(update={"rescoring": rescoring, "rescoring_state": "running"}),
             "scored again",
         )
         self._start(job)
@@ -95,7 +95,7 @@ class JobRescorings:
         request = f"rescore-{trial.id}-{number}" + (f"-{turn}" if turn else "")
         try:
             await retry_store(self._runs.rescore, run_id, request)
-            run = await self._runs.settled(run_id)
+            run = await self._runs.wait_until_settled(run_id)
             return await self._job_store.trial(rescored_trial(trial, run))
         except BenchyardError as error:
             # Its final state may have been removed meanwhile; the others go on.

@@ -256,7 +256,7 @@ class Jobs:
                 return job
             await self._tools.work.cancel(plan_key(id))
             if active := self._scheduler.active(id):
-                active.job = active.job.asked(request_id)
+                active.job = active.job.with_request(request_id)
             if stopped := await self._scheduler.stop(id, JobState.CANCELLED):
                 return stopped
             # Its time may have run out at the same moment.
@@ -265,7 +265,7 @@ class Jobs:
             job = await self.records.get(id)
             if job.state in ENDED_JOBS:
                 return job
-            job = await self._job_store.job(job_at_end(job.asked(request_id), JobState.CANCELLED))
+            job = await self._job_store.job(job_at_end(job.with_request(request_id), JobState.CANCELLED))
             await self._teardown.drop(job)
             return job
 
@@ -411,7 +411,7 @@ class Jobs:
             "deadline_ms": deadline,
             "pauses": [*job.pauses, *pauses],
         }
-        return await self._job_store.job(job.asked(request_id).model_copy(update=changes))
+        return await self._job_store.job(job.with_request(request_id).model_copy(update=changes))
 
     def _plan(self, job: Job) -> None:
         self._tools.work.start(plan_key(job.id), partial(self._begin, job))

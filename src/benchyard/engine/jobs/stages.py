@@ -197,13 +197,13 @@ async def _build(context: TrialContext) -> None:
     prerequisites, scenario = context.runs.prerequisites, context.inputs.scenario
     unbuilt = await prerequisites.unbuilt(scenario)
     if not unbuilt:
-        await prerequisites.built(scenario)
+        await prerequisites.build_images(scenario)
         return
     begun = now_ms()
     context.note(activity=", ".join(unbuilt))
     context.job_store.soon(context.trial)
     try:
-        await prerequisites.built(scenario)
+        await prerequisites.build_images(scenario)
     finally:
         context.note(activity=None, preparing_ms=max(0, now_ms() - begun))
     context.job_store.soon(context.trial)
@@ -414,7 +414,7 @@ async def score(context: TrialContext) -> ContractResult:
     if context.run is None or context.run.result_of(context.round) is None:
         request = context.in_round(f"trial-{context.trial.id}")
         await retry_store(runs.score, run_id, request, is_job=True)
-    context.run = await runs.settled(run_id)
+    context.run = await runs.wait_until_settled(run_id)
     result = context.run.result_of(context.round)
     if result is None:
         raise failure_of_devbox(await _look_at_devbox(context))

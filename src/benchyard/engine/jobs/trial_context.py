@@ -201,7 +201,7 @@ class TrialContext:
             continues=continues,
             user=self.user,
             model=self.config.model_name,
-            access=self.access.told(self.trial, self.the_devbox.id, route) if route else None,
+            access=self.access.agent_access(self.trial, self.the_devbox.id, route) if route else None,
             is_online=self.trial.network == "open",
         )
 
@@ -234,7 +234,7 @@ class TrialContext:
         stages = [each for each in self.trial.stages if each.name != name]
         self.note(stages=[*stages, over])
 
-    def completed(self, result: ContractResult) -> Trial:
+    def with_score(self, result: ContractResult) -> Trial:
         """Return the trial with its score."""
         usage = self.trial.usage or (self.run.usage if self.run else {})
         scored = {
@@ -251,7 +251,7 @@ class TrialContext:
         }
         return self._end(_ended_trial(self.trial, state=TrialState.COMPLETED, usage=usage, **scored))
 
-    def failed(self, failure: TrialFailed) -> Trial:
+    def with_failure(self, failure: TrialFailed) -> Trial:
         """Return the trial without a score, with its failure."""
         return self._end(failed_trial(self.trial, failure, self.stage_name or None))
 

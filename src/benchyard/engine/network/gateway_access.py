@@ -165,7 +165,7 @@ class Grants:
             await self._gateway.unlisten(devbox_id)
             self._listening.discard(devbox_id)
 
-    def left(self, prefix: str) -> set[str]:
+    def recorded_grants(self, prefix: str) -> set[str]:
         """Return the grants with this prefix that are open or have recorded calls."""
         known = {*self._open, *self._earlier, *self.records.ids()}
         return {each for each in known if each.startswith(prefix)}

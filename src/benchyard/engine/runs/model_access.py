@@ -231,7 +231,7 @@ class RunGateways:
                     await self._let_in(run)
             except BenchyardError as error:
                 _log.warning("scenario run %s: its access to models is not open again: %s", run.id, error)
-        for grant_id in self._grants.left(_PREFIX):
+        for grant_id in self._grants.recorded_grants(_PREFIX):
             left = await self._runs.find(grant_id.removeprefix(_PREFIX))
             if left is not None and left.state in ENDED_RUNS:
                 await self.end(left)

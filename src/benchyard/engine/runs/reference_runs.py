@@ -60,7 +60,7 @@ class RunService(Protocol):
     async def score(self, id: str, request_id: str | None = None, *, is_job: bool = False) -> ScenarioRun:
         """Begin to score a run."""
 
-    async def settled(self, id: str) -> ScenarioRun:
+    async def wait_until_settled(self, id: str) -> ScenarioRun:
         """Return the run once it is not being scored any more."""
 
     async def complete(self, id: str) -> ScenarioRun:
@@ -170,7 +170,7 @@ class ReferenceRuns:
             if applied_in is not None:
                 await self._apply(of_round(scenario, number), applied_in, number)
             await retry_store(self._runs.score, id, f"reference-{number}")
-            scored = await self._runs.settled(id)
+            scored = await self._runs.wait_until_settled(id)
             result = scored.result_of(number)
             if result is None:
                 raise Conflict(f"run {id} of the reference is {scored.state}, without a result")

@@ -46,7 +46,7 @@ class RunRescorings:
         self._references = references
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def asked(self) -> set[str]:
+    async def interrupted_runs(self) -> set[str]:
         """Return the runs with interrupted scorings from a final state."""
         run_ids = set()
         for image in await self._tools.images.list():

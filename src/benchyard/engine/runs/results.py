@@ -45,12 +45,12 @@ async def report_outcome(
     """Return the outcome of a scoring, without secrets; the loop does not wait for megabytes of names."""
 
     def reported() -> Outcome:
-        return _scrubbed(Outcome(result, findings.report(), final.state, final.gone), scrubber)
+        return _scrub(Outcome(result, findings.report(), final.state, final.gone), scrubber)
 
     return await asyncio.to_thread(reported)
 
 
-def _scrubbed(outcome: Outcome, scrubber: Scrubber) -> Outcome:
+def _scrub(outcome: Outcome, scrubber: Scrubber) -> Outcome:
     """Return an outcome without secrets, which outputs of scorers and names of files may contain."""
     result, tamper, text = outcome.result, outcome.tamper, scrubber.text
     told = [

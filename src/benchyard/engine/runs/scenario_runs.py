@@ -84,7 +84,7 @@ class ScenarioRuns:
         left = [run.id for run in unfinished if run.is_reference]
         unfinished = [run for run in unfinished if not run.is_reference]
         scoring = {run.id for run in unfinished if run.state is _S.SCORING}
-        asked = await self._rescorings.asked()
+        asked = await self._rescorings.interrupted_runs()
         await self._scoring.open(scoring | asked, {devbox.id for devbox in self._tools.live_devboxes.live()})
         self._scoring.finals.watch(self.run_records)
         for run in unfinished:
@@ -265,7 +265,7 @@ class ScenarioRuns:
 
         return await self.run_records.until(id, is_there, min(seconds, HOLD_SECONDS))
 
-    async def settled(self, id: str) -> ScenarioRun:
+    async def wait_until_settled(self, id: str) -> ScenarioRun:
         """Return the run once it is not being scored any more, nor rescored from its final state."""
         await self._tools.work.settle(scoring_key(id))
         return await self.records.get(id)

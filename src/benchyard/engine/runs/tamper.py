@@ -134,7 +134,7 @@ class TamperFindings:
     async def look_at_disk(self, tools: EngineContext, devbox_id: str) -> None:
         """Examine the disk of a devbox that is graded as it is."""
         try:
-            self.changes = await tools.host.rooms.changed(devbox_id)
+            self.changes = await tools.host.rooms.changes_since_mark(devbox_id)
             await self._look_outside(tools, devbox_id)
         except BenchyardError as error:
             self.why_unknown.append(f"what was changed is not known: {error.message}")
@@ -142,7 +142,7 @@ class TamperFindings:
     async def _look_outside(self, tools: EngineContext, devbox_id: str) -> None:
         """Examine the disk again without the work: many changes there must not hide others."""
         if self.changes is not None and self.changes.truncated:
-            self.outside = await tools.host.rooms.changed(devbox_id, self.work.aside)
+            self.outside = await tools.host.rooms.changes_since_mark(devbox_id, self.work.aside)
 
     @contextlib.asynccontextmanager
     async def watch_disk(self, tools: EngineContext, devbox_id: str) -> AsyncIterator[None]:
@@ -215,7 +215,7 @@ class TamperFindings:
         """Note the changes on a taken disk, which no process can change any more."""
         rooms = tools.host.rooms
         try:
-            self.changes = await rooms.taken(devbox_id, image_id, counted=self.work.aside)
+            self.changes = await rooms.changes_of_taken_disk(devbox_id, image_id, counted=self.work.aside)
             self.outside = self.changes.outside
         except Conflict as error:
             self.why_unknown.append(f"what was changed is not known: {error.message}")

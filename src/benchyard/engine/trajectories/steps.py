@@ -79,14 +79,14 @@ class TrajectorySteps:
 
     async def index(self, run: ScenarioRun, name: str | None) -> bytes:
         """Return the index of a trajectory as compressed JSON."""
-        async with self._opened(run, name) as opened:
+        async with self._open_index(run, name) as opened:
             return await opened.packed()
 
     async def some(self, run: ScenarioRun, name: str | None, first: int, last: int) -> bytes:
         """Return steps by their numbers, as many as one answer holds, as JSON."""
         if last < first:
             raise UsageError(f"there are no steps from {first} to {last}; give the smaller number first")
-        async with self._opened(run, name) as opened:
+        async with self._open_index(run, name) as opened:
             last = min(last, opened.head.count)
             table = await opened.table(first, last) if first <= last else b""
             return await asyncio.to_thread(_answer, opened, spans_in(table), first, last)
@@ -99,7 +99,7 @@ class TrajectorySteps:
         return pieces
 
     async def _pieces(self, run: ScenarioRun, name: str | None, number: int) -> AsyncIterator[bytes]:
-        async with self._opened(run, name) as opened:
+        async with self._open_index(run, name) as opened:
             if not 1 <= number <= opened.head.count:
                 raise NotFound(f"{opened.trace} has the steps 1 to {opened.head.count}, and no step {number}")
             (span,) = spans_in(await opened.table(number, number))
@@ -110,7 +110,7 @@ class TrajectorySteps:
 
     async def find(self, run: ScenarioRun, name: str | None, text: str, most: int) -> bytes:
         """Return the steps that contain a text, as JSON; a worker searches."""
-        async with self._opened(run, name) as opened:
+        async with self._open_index(run, name) as opened:
             table = await opened.table(1, opened.head.count)
             given = {"table": await asyncio.to_thread(packed_table, table), "text": text, "most": most}
             try:
@@ -120,7 +120,7 @@ class TrajectorySteps:
             return found
 
     @contextlib.asynccontextmanager
-    async def _opened(self, run: ScenarioRun, name: str | None) -> AsyncIterator[_OpenIndex]:
+    async def _open_index(self, run: ScenarioRun, name: str | None) -> AsyncIterator[_OpenIndex]:
         trace = _trace(run, name)
         with contextlib.ExitStack() as files:
             index = await self._index_file(run, trace)

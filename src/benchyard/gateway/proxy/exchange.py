@@ -91,12 +91,12 @@ class ModelExchange:
             if admitted.dialect is None:
                 if words := await self._ledger.admit_other(admitted.account):
                     raise Refused("budget", words)
-                return await self._answered(admitted, _upstream_request(admitted), _Heard())
-            return await self._recorded(admitted, admitted.dialect)
+                return await self._pass_reply(admitted, _upstream_request(admitted), _Heard())
+            return await self._pass_and_record(admitted, admitted.dialect)
         finally:
             admitted.account.open.discard(task)
 
-    async def _recorded(self, admitted: AdmittedRequest, dialect: Dialect) -> web.StreamResponse:
+    async def _pass_and_record(self, admitted: AdmittedRequest, dialect: Dialect) -> web.StreamResponse:
         account = admitted.account
         number = await self._ledger.admit(account)
         if isinstance(number, str):
@@ -106,7 +106,7 @@ class ModelExchange:
         self._recorder.begin(subject, begun, admitted.body, admitted.request.headers.get("content-encoding"))
         heard, outgoing = _Heard(), _upstream_request(admitted)
         try:
-            return await self._answered(admitted, outgoing, heard)
+            return await self._pass_reply(admitted, outgoing, heard)
         except Refused as refused:
             heard.error = refused.message
             raise
@@ -128,7 +128,7 @@ class ModelExchange:
             )
             account.tally.end(self._recorder.end(subject, ended))
 
-    async def _answered(
+    async def _pass_reply(
         self, admitted: AdmittedRequest, outgoing: UpstreamRequest, heard: _Heard
     ) -> web.StreamResponse:
         incoming = await self._upstreams.ask(outgoing)

@@ -106,9 +106,9 @@ class Recorder:
         """Record a fact about a grant."""
         self._queue(_WriteTask(lambda: storage.put_meta(self._files.writing(grant_id), key, value), None))
 
-    async def kept(self, grant_id: str) -> GrantHistory | None:
+    async def recorded_history(self, grant_id: str) -> GrantHistory | None:
         """Return the usage of a grant, after all queued tasks are written; None if it has no record."""
-        totals: GrantHistory | None = await self._put(lambda: self._files.kept(grant_id))
+        totals: GrantHistory | None = await self._put(lambda: self._files.recorded_history(grant_id))
         return totals
 
     async def of_groups(self) -> dict[str, dict[str, GrantHistory]]:
@@ -298,7 +298,7 @@ class _Files:
             self._open.popitem(last=False)[1].close()
         return failed
 
-    def kept(self, grant_id: str) -> GrantHistory | None:
+    def recorded_history(self, grant_id: str) -> GrantHistory | None:
         self._commit()
         try:
             return read_history(record_file(self._folder, grant_id))
@@ -309,7 +309,7 @@ class _Files:
         groups: dict[str, dict[str, GrantHistory]] = {}
         for file in (self._folder / RECORDS).glob("*.db"):
             try:
-                totals = self.kept(file.stem)
+                totals = self.recorded_history(file.stem)
             except BenchyardError as error:
                 _LOG.error("what was used before is not counted: %s", error)
                 continue

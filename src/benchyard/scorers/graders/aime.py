@@ -36,7 +36,7 @@ _BLANKS = re.compile(r"\\[,;:!()\[\] ]|\^\s*+(?:\{\s*+)?\\circ\b|°|[\s{}$~]|\\(
 
 def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
     """Return the reward `correct`: 1.0 if the answer is the number `answer` of `expected`, else 0.0."""
-    answer = extracted(answer_text)
+    answer = extract(answer_text)
     return {MAIN: 1.0 if answer is not None and answer == expected["answer"] else 0.0}
 
 
@@ -47,7 +47,7 @@ def check(expected: Mapping[str, Any]) -> None:
         raise ValueError("`answer` must be an integer from 0 to 999")
 
 
-def extracted(text: str) -> int | None:
+def extract(text: str) -> int | None:
     """Return the integer from 0 to 999 that a text gives as its answer; None if there is none."""
     if len(text) > MOST_BYTES:
         return None

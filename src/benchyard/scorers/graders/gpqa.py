@@ -19,7 +19,7 @@ _LETTERS = "ABCD"
 
 def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
     """Return the reward `correct`: 1.0 if the answer is the `letter` of `expected`, else 0.0."""
-    return {MAIN: 1.0 if extracted(answer_text) == expected["letter"] else 0.0}
+    return {MAIN: 1.0 if extract(answer_text) == expected["letter"] else 0.0}
 
 
 def check(expected: Mapping[str, Any]) -> None:
@@ -29,7 +29,7 @@ def check(expected: Mapping[str, Any]) -> None:
         raise ValueError("`letter` must be one of A, B, C and D")
 
 
-def extracted(text: str) -> str | None:
+def extract(text: str) -> str | None:
     """Return the letter that a text gives as its answer; None if there is none."""
     if len(text) > MOST_BYTES:
         return None

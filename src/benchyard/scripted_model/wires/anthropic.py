@@ -8,7 +8,7 @@ from benchyard.gateway.dialects.values import fields
 from benchyard.gateway.dialects.values import text as word
 from benchyard.scripted_model.replies import ScriptedReply, text_parts
 from benchyard.scripted_model.requests import ConversationMessage, ModelRequest, OfferedTool, items, text_of
-from benchyard.scripted_model.wires.base import ModelWire, ToldUsage, estimate_tokens, named_event
+from benchyard.scripted_model.wires.base import ModelWire, ReportedUsage, estimate_tokens, named_event
 
 _ERRORS = {
     400: "invalid_request_error",
@@ -77,8 +77,8 @@ class AnthropicWire(ModelWire):
             "request_id": "req_scripted",
         }
 
-    def told(self, asked: ModelRequest, reply: ScriptedReply) -> ToldUsage:
-        return ToldUsage(reply.usage, _early(reply) if asked.streams else None, followers=1)
+    def reported_usage(self, asked: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
+        return ReportedUsage(reply.usage, _early(reply) if asked.streams else None, followers=1)
 
 
 def _turns(body: Mapping[str, Any]) -> Iterator[ConversationMessage]:

@@ -12,7 +12,7 @@ from benchyard.scripted_model.requests import ModelRequest
 
 
 @dataclass(frozen=True)
-class ToldUsage:
+class ReportedUsage:
     """The usage reported by a reply: all of it, and the part sent at the beginning of a stream."""
 
     usage: TokenUsage | None
@@ -43,9 +43,9 @@ class ModelWire(ABC):
     def error(self, status: int, message: str) -> Any:
         """Return the body of a reply that reports an error."""
 
-    def told(self, asked: ModelRequest, reply: ScriptedReply) -> ToldUsage:
+    def reported_usage(self, asked: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
         """Return the usage that this reply reports."""
-        return ToldUsage(reply.usage)
+        return ReportedUsage(reply.usage)
 
 
 def to_json(value: Any) -> bytes:

@@ -11,7 +11,7 @@ from benchyard.scripted_model import replies
 from benchyard.scripted_model.replies import ScriptedReply, ScriptedToolCall, text_parts
 from benchyard.scripted_model.requests import ConversationMessage, ModelRequest, OfferedTool, items, text_of
 from benchyard.scripted_model.wires import base
-from benchyard.scripted_model.wires.base import ModelWire, ToldUsage, data_event
+from benchyard.scripted_model.wires.base import ModelWire, ReportedUsage, data_event
 
 _DONE = b"data: [DONE]\n\n"
 
@@ -68,8 +68,8 @@ class ChatWire(ModelWire):
     def error(self, status: int, message: str) -> Any:
         return base.openai_error(status, message)
 
-    def told(self, asked: ModelRequest, reply: ScriptedReply) -> ToldUsage:
-        return ToldUsage(reply.usage if _tells_usage(asked) else None, followers=1)
+    def reported_usage(self, asked: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
+        return ReportedUsage(reply.usage if _tells_usage(asked) else None, followers=1)
 
 
 def _tells_usage(asked: ModelRequest) -> bool:

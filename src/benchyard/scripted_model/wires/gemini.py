@@ -11,7 +11,7 @@ from benchyard.gateway.dialects.values import fields
 from benchyard.gateway.dialects.values import text as word
 from benchyard.scripted_model.replies import ScriptedReply, text_parts
 from benchyard.scripted_model.requests import ConversationMessage, ModelRequest, OfferedTool, items
-from benchyard.scripted_model.wires.base import ModelWire, ToldUsage, data_event, estimate_tokens, to_json
+from benchyard.scripted_model.wires.base import ModelWire, ReportedUsage, data_event, estimate_tokens, to_json
 
 _STATUS = {
     400: "INVALID_ARGUMENT",
@@ -56,8 +56,8 @@ class GeminiWire(ModelWire):
         word = _STATUS.get(status, "UNKNOWN")
         return {"error": {"code": status, "message": message, "status": word}}
 
-    def told(self, asked: ModelRequest, reply: ScriptedReply) -> ToldUsage:
-        return ToldUsage(replace(reply.usage, cache_write_tokens=0))
+    def reported_usage(self, asked: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
+        return ReportedUsage(replace(reply.usage, cache_write_tokens=0))
 
 
 class GeminiArrayWire(GeminiWire):
