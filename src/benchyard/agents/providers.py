@@ -96,4 +96,4 @@ def _require_model_name(agent: str, given: str, rest: str) -> str:
 
 
 def _qualified_names(agent: str, providers: Sequence[str], model: str = "NAME") -> str:
-    return ", ".join(f"{agent}:{each}/{model}" for each in providers)
+    return ", ".join(f"{agent}:{provider}/{model}" for provider in providers)
