@@ -132,12 +132,12 @@ def _functions(contract: ScoringContract) -> list[tuple[str, Any]]:
     """Return unique names -> scorers without empty fields."""
     found: list[tuple[str, Any]] = []
     taken: dict[str, int] = {}
-    for each in contract.scoring_function_parameters:
-        taken[each.name] = taken.get(each.name, 0) + 1
-        name = each.name if taken[each.name] == 1 else f"{each.name} ({taken[each.name]})"
-        scorer = {key: value for key, value in each.scorer.items() if value not in (None, [], {})}
+    for parameter in contract.scoring_function_parameters:
+        taken[parameter.name] = taken.get(parameter.name, 0) + 1
+        name = parameter.name if taken[parameter.name] == 1 else f"{parameter.name} ({taken[parameter.name]})"
+        scorer = {key: value for key, value in parameter.scorer.items() if value not in (None, [], {})}
         if "test_files" in scorer:
             files = scorer["test_files"]
-            scorer["test_files"] = [[each["file_path"], each.get("file_contents") or ""] for each in files]
-        found.append((name, {"weight": each.weight, **scorer}))
+            scorer["test_files"] = [[file["file_path"], file.get("file_contents") or ""] for file in files]
+        found.append((name, {"weight": parameter.weight, **scorer}))
     return found

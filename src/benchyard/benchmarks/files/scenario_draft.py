@@ -204,7 +204,7 @@ def _step(found: LocatedData, folder: BoundedFolder, index: int, part: StepPart)
     problem = part.problem or f"{part.folder}/problem.md"
     if not folder.has(problem):
         raise found.refuse((*place, "name"), f"there is no file {problem}, the problem statement")
-    there = [name for each in references.FILE_NAMES if folder.has(name := f"{part.folder}/{each}")]
+    there = [name for file_name in references.FILE_NAMES if folder.has(name := f"{part.folder}/{file_name}")]
     if len(there) > 1 and part.reference is None:
         raise UsageError(f"{folder.path}: keep one of {' and '.join(there)}; or say which: `reference: NAME`")
     reference = part.reference or (there[0] if there else None)

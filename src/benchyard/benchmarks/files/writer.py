@@ -75,7 +75,7 @@ def scenario_contents(
     environment = _environment(contents, view.environment or ScenarioEnvironment(), origin)
     data |= _without_empty({"environment": environment})
     functions = view.scoring_contract.scoring_function_parameters
-    data["scorers"] = [_scorer(contents, each, scripts) for each in functions]
+    data["scorers"] = [_scorer(contents, function, scripts) for function in functions]
     data["isolation"] = view.scoring_isolation or "auto"
     data |= {name: _plain(value) for name in FolderOptions.model_fields if (value := getattr(view, name))}
     data |= _without_empty(
@@ -104,7 +104,7 @@ def _step(
     contents.add(f"{folder}/problem.md", step.problem_statement)
     if step.scoring_contract is not None:
         functions = step.scoring_contract.scoring_function_parameters
-        data["scorers"] = [_scorer(contents, each, scripts, f"{folder}/") for each in functions]
+        data["scorers"] = [_scorer(contents, function, scripts, f"{folder}/") for function in functions]
     if step.reference_output:
         solved = view.model_copy(update={"reference_output": step.reference_output})
         contents.add(f"{folder}/{references.file_name(solved)}", step.reference_output)
@@ -178,9 +178,9 @@ def _scorer(
 
 
 def _test_files(contents: FolderContents, folder: str, files: list[Any]) -> Iterator[dict[str, str]]:
-    for each in files:
-        path = str(each["file_path"])
-        name = contents.add(f"{folder}/{_inner(path)}", each.get("file_contents") or "")
+    for file in files:
+        path = str(file["file_path"])
+        name = contents.add(f"{folder}/{_inner(path)}", file.get("file_contents") or "")
         yield {"file": name, "to": path}
 
 
