@@ -30,7 +30,7 @@ from benchyard.settings import default_data_folder
 from benchyard.store.backups import read_backup, write_backup
 
 _MOST_NAMED = 10
-_UNFINISHED = ",".join(each.value for each in JobState if each not in ENDED_JOBS)
+_UNFINISHED = ",".join(state.value for state in JobState if state not in ENDED_JOBS)
 _REMOVED: Mapping[str, Callable[[RemovalView], object]] = {
     "ID": lambda view: view.id,
     "KIND": lambda view: view.kind.replace("_", " "),
@@ -57,8 +57,8 @@ def disk(output: str) -> None:
         show(view, output, "")
         return
     rows = [
-        [each.kind, size(each.size_bytes), "" if each.count is None else str(each.count), each.what]
-        for each in view.kinds
+        [kind.kind, size(kind.size_bytes), "" if kind.count is None else str(kind.count), kind.what]
+        for kind in view.kinds
     ]
     rows.append(["total", size(view.total_bytes), "", f"{size(view.free_bytes)} free"])
     print_table(["KIND", "SIZE", "NUMBER", "WHAT"], rows, Narrow(drop=["WHAT", "NUMBER"]))
@@ -150,7 +150,7 @@ def tell_jobs(server: Server, *, yes: bool) -> None:
 
 def running_jobs(jobs: list[BenchmarkJobView]) -> list[str]:
     """Return lines that name the jobs which continue at the next start."""
-    lines = [f"  {clean(each.name)}  {each.state.value}  ({each.id})" for each in jobs[:_MOST_NAMED]]
+    lines = [f"  {clean(job.name)}  {job.state.value}  ({job.id})" for job in jobs[:_MOST_NAMED]]
     if len(jobs) > _MOST_NAMED:
         lines.append("  and more")
     many = f"{len(jobs)} jobs" if len(jobs) <= _MOST_NAMED else f"more than {_MOST_NAMED} jobs"

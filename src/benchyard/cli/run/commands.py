@@ -361,8 +361,8 @@ def _benchmark_run(client: Client, given: str) -> BenchmarkRunView:
     try:
         return client.benchmark_runs.retrieve(given)
     except NotFound:
-        for each in client.benchmark_runs.list(name=given, limit=1):
-            return each
+        for benchmark_run in client.benchmark_runs.list(name=given, limit=1):
+            return benchmark_run
     raise NotFound(
         f"no benchmark run has the id or name {given!r}; see `benchyard run list --kind benchmark`"
     )
@@ -372,7 +372,7 @@ def _state(given: str | None, kind: str | None) -> str | None:
     if given is None:
         return None
     word = _SPELLED.get(given.lower(), given.lower())
-    known = {each.value for each in RunState} if kind != "benchmark" else set(_BENCHMARK_RUN_STATES)
+    known = {state.value for state in RunState} if kind != "benchmark" else set(_BENCHMARK_RUN_STATES)
     if word not in known:
         raise UsageError(f"{given!r} is not a state of a run; known are {', '.join(sorted(known))}")
     return word
@@ -448,7 +448,7 @@ def _scenario_lines(
             "took": duration(view.duration_ms),
             "rescoring": view.rescoring_failure,
             "final state": _final_state(view),
-            "files": ", ".join(each.name for each in view.traces),
+            "files": ", ".join(trace.name for trace in view.traces),
             "metadata": pairs(view.metadata),
         }
     ).splitlines()
@@ -529,7 +529,7 @@ def _result(view: ScenarioRunView) -> str | None:
     result = view.scoring_contract_result
     if result is None:
         return "unscored" if view.state in ENDED_RUNS else None
-    if any(each.state == "error" for each in result.scoring_function_results):
+    if any(function_result.state == "error" for function_result in result.scoring_function_results):
         return "unscored"
     word = "passed" if result.score >= NEARLY_PASSED else "not passed"
     return f"{word}, suspect" if result.suspicions and result.score > 0 else word
