@@ -57,7 +57,7 @@ def _with_secrets(body: Body, there: set[str]) -> Body:
     agents: list[Body] = body["spec"].get("agent_configs") or []
     return {
         **body,
-        "spec": {**body["spec"], "agent_configs": [_agent_with_secrets(each, there) for each in agents]},
+        "spec": {**body["spec"], "agent_configs": [_agent_with_secrets(agent, there) for agent in agents]},
     }
 
 

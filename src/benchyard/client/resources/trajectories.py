@@ -51,8 +51,8 @@ class Trajectories(VerbGroup[S]):
             query = {"from": following, "to": upto, "trace": trace}
             request = Request("GET", _path(id), query, timeout=TRANSFER_TIMEOUT)
             found = yield from fetch(request, StepRangeView)
-            for each in found.steps:
-                yield Emit(each)
+            for step in found.steps:
+                yield Emit(step)
             following = found.next or (upto + 1 if upto < found.count else None)
 
     @call
