@@ -77,7 +77,7 @@ class WorkScope:
 
     def _folders_inside_home(self) -> list[str]:
         home = self.home or "/"
-        return [each for each in self.folders if is_below(each, home) and each != home]
+        return [folder for folder in self.folders if is_below(folder, home) and folder != home]
 
 
 def is_below(path: str, folder: str) -> bool:
