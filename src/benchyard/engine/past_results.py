@@ -14,7 +14,7 @@ from benchyard.store.tables import TABLES
 MOST_JOBS = 500
 MOST_ATTEMPTS = 200_000
 """Attempts that one report reads; older jobs are left out beyond it."""
-_ENDED = [each.value for each in ENDED_JOBS]
+_ENDED = [ended_job.value for ended_job in ENDED_JOBS]
 _ENDED_GROUPS = ["completed", "canceled", "failed"]
 
 

@@ -132,7 +132,7 @@ class JobStore:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def _telling(self, job_id: str, events: Sequence[JobEvent]) -> Change:
-        return self._events.adding(job_id, [each.model_dump_json(exclude_none=True) for each in events])
+        return self._events.adding(job_id, [event.model_dump_json(exclude_none=True) for event in events])
 
     async def _write(self, job_id: str, changes: Sequence[Change]) -> None:
         # The caller may be cancelled; queued changes are written all the same.

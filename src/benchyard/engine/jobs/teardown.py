@@ -24,7 +24,7 @@ _RUN_STATES = {
     TrialState.TIMEOUT: RunState.TIMEOUT,
     TrialState.CANCELED: RunState.CANCELED,
 }
-_UNFINISHED = [each.value for each in RunState if each not in ENDED_RUNS]
+_UNFINISHED = [state.value for state in RunState if state not in ENDED_RUNS]
 
 
 class Teardown:

@@ -72,7 +72,7 @@ def phased_plan(policy: Egress) -> NetworkPlan:
 
 def proxy_rules(policy: Egress) -> Rules:
     """Return a policy's rules in the form of the proxy; raises UsageError."""
-    return Rules.of(policy.allowed_hostnames, [_block(each) for each in policy.allowed_cidrs])
+    return Rules.of(policy.allowed_hostnames, [_block(allowed_cidr) for allowed_cidr in policy.allowed_cidrs])
 
 
 def _block(allowed: AllowedCidr) -> Block:

@@ -87,7 +87,7 @@ class ModelSpending:
     def next_number(self, run: ScenarioRun, after: int) -> int:
         """Return the next number under which the run has no foreign traces."""
         number = after + 1
-        while not all(self.traces.is_free(run, numbered_name(each, number)) for each in _NAMES):
+        while not all(self.traces.is_free(run, numbered_name(name, number)) for name in _NAMES):
             number += 1
         return number
 

@@ -81,7 +81,7 @@ class WorkPaths:
             )
         if self.is_hidden(path):
             home = self._own_home or "/"
-            own = [each for each in self.folders if is_inside(each, home) and each != home]
+            own = [folder for folder in self.folders if is_inside(folder, home) and folder != home]
             return any(is_inside(path, folder) for folder in own)
         return any(
             (path == place or path.startswith(below)) and (is_system or not is_of_system(path))
@@ -97,7 +97,7 @@ class WorkPaths:
     @property
     def aside(self) -> tuple[str, ...]:
         """Return folders with nothing but the work, as many as a list of changes can leave out."""
-        return tuple(each for each in self.folders if posixpath.normpath(each) != "/")[:_MOST_ASIDE]
+        return tuple(folder for folder in self.folders if posixpath.normpath(folder) != "/")[:_MOST_ASIDE]
 
     def carries(self, path: str) -> bool:
         """Tell whether scorers get a path as the work left it."""
@@ -172,14 +172,14 @@ class TamperFindings:
     def _late(self, found: DiskChanges) -> list[str]:
         """Return the paths that change the behaviour of programs if they change during a scoring."""
         late = [
-            each
-            for each in found.changes
+            change
+            for change in found.changes
             # The content of a new folder is listed itself.
-            if (each.type != "folder" or each.kind != "added") and _MADE_BY_PYTHON not in each.path
-            if not self.work.has(each.path)
-            if is_of_system(each.path)
-            or self.work.is_hidden(each.path)
-            or repository_settings.is_obeyed(each.path)
+            if (change.type != "folder" or change.kind != "added") and _MADE_BY_PYTHON not in change.path
+            if not self.work.has(change.path)
+            if is_of_system(change.path)
+            or self.work.is_hidden(change.path)
+            or repository_settings.is_obeyed(change.path)
         ]
         return [each.path for each in sorted(late, key=_weight)][:MOST_SHOWN]
 
@@ -266,7 +266,7 @@ class TamperFindings:
 
     async def look_at_network(self, tools: EngineContext, devbox_id: str) -> None:
         """Note whether programs tried to leave a devbox without a network: the work may lack files."""
-        told = {each.hint for each in await tools.host.executions(devbox_id)}
+        told = {execution.hint for execution in await tools.host.executions(devbox_id)}
         if told & {executions.NO_NETWORK, executions.REACHED_OUT}:
             self.notes.append(NO_NETWORK_NOTE)
 
@@ -362,8 +362,8 @@ class TamperFindings:
 
     def _all(self) -> list[DiskChange]:
         """Return all known changes, each once."""
-        found = {each.path: each for each in self.changes.changes} if self.changes else {}
-        found |= {each.path: each for each in self.outside.changes} if self.outside else {}
+        found = {change.path: change for change in self.changes.changes} if self.changes else {}
+        found |= {change.path: change for change in self.outside.changes} if self.outside else {}
         return list(found.values())
 
     def _outside(self) -> list[DiskChange] | None:

@@ -273,7 +273,7 @@ def _index_text(name: str, document: TrajectoryDocument, columns: _Columns, scru
         "trace": name,
         "count": len(columns.source),
         "problem": document.problem,
-        "trajectories": [_head(each) for each in document.heads],
+        "trajectories": [_head(head) for head in document.heads],
         "columns": vars(columns),
     }
     text = scrubber.data(json_line(told).encode())

@@ -174,7 +174,7 @@ class TrajectorySteps:
 def _trace(run: ScenarioRun, name: str | None) -> Trace:
     """Return the trace of that name, or the first trajectory of a run; raises NotFound."""
     found = next(
-        (each for each in run.traces if each.name == name or (not name and each.kind == "atif")), None
+        (trace for trace in run.traces if trace.name == name or (not name and trace.kind == "atif")), None
     )
     if found is not None:
         return found
