@@ -205,7 +205,7 @@ def _call_arguments(call: dict[str, Any]) -> dict[str, Any]:
 def _result(part: dict[str, Any]) -> ToolResult:
     answered = fields(part.get("functionResponse"))
     response = answered.get("response")
-    more = tuple(_piece(fields(each)) for each in items(answered.get("parts")))
+    more = tuple(_piece(fields(item)) for item in items(answered.get("parts")))
     is_error = set(fields(response)) == {"error"}
     return ToolResult(
         text(answered.get("id")), text(answered.get("name")), (_unwrap(response), *more), is_error

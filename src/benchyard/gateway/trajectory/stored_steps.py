@@ -63,7 +63,7 @@ class StoredStep:
     @property
     def has_error(self) -> bool:
         """Tell whether a result of the step is marked as an error."""
-        return any(each.is_error for each in self.observations)
+        return any(observation.is_error for observation in self.observations)
 
 
 def stored_step(value: Any, number: int, trajectory: int = 0) -> StoredStep:
@@ -115,8 +115,8 @@ def _part(part: Mapping[str, Any]) -> str:
 
 
 def _calls(value: Any) -> Iterator[StoredToolCall]:
-    for each in _items(value):
-        call = _fields(each)
+    for item in _items(value):
+        call = _fields(item)
         name = _text(call.get("function_name")) or _text(call.get("name"))
         yield StoredToolCall(name[:200], call.get("arguments"), _text(call.get("tool_call_id")))
 
