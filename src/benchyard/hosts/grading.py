@@ -86,7 +86,7 @@ async def make_answer_image(
     store: ImageStore, stacks: tuple[Image, Image], paths: tuple[str, ...], image_id: str
 ) -> CarriedAnswer:
     """Make an image of the second one that has the content of the first one at these paths."""
-    source, onto = (store.rootfs(each) for each in stacks)
+    source, onto = (store.rootfs(stack) for stack in stacks)
     return await _with_layer(store, stacks, partial(store.trees.carry, source, onto, paths), image_id)
 
 
@@ -98,7 +98,7 @@ async def make_work_image(
     image_id: str,
 ) -> CarriedAnswer:
     """Make an image of the second one that has the work of the first one in these paths and the home."""
-    source, onto = (store.rootfs(each) for each in stacks)
+    source, onto = (store.rootfs(stack) for stack in stacks)
     carry = partial(store.trees.carry_work, source, onto, paths, home)
     return await _with_layer(store, stacks, carry, image_id)
 
@@ -230,7 +230,7 @@ def _read_changes(report: Path, outside: Path | None = None) -> DiskChanges:
     with report.open() as lines:
         found, changes = report_lines.read(lines)
     return DiskChanges(
-        tuple(DiskChange(*each) for each in changes),
+        tuple(DiskChange(*change) for change in changes),
         found["total"],
         found["truncated"],
         found["exact"],
@@ -279,7 +279,7 @@ class DevboxGrading:
         found = set()
         for devbox_id in self._images.holders():
             with contextlib.suppress(NotFound):
-                found |= {each.source for each in self._devbox(devbox_id).entry.request.mounts}
+                found |= {mount.source for mount in self._devbox(devbox_id).entry.request.mounts}
         return found
 
     async def mark(self, devbox_id: str) -> bool:

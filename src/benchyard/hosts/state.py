@@ -109,7 +109,7 @@ class HostState:
         env = self._vault.seal_variables(entry.request.env if entry.should_run else {})
         # Not `asdict`, which copies everything below too.
         request = {**vars(entry.request), "limits": vars(entry.request.limits), "env": env}
-        request["mounts"] = [vars(each) for each in entry.request.mounts]
+        request["mounts"] = [vars(mount) for mount in entry.request.mounts]
         noted = _ENCODER.encode({**vars(entry), "request": request}).encode()
         try:
             _write_atomically(f"{folder}/request.json", noted)
