@@ -208,7 +208,7 @@ async def _resolve(needs: ScriptNeeds, python: str, kits: Kits) -> list[_Wheel]:
 
 async def _of_any(wanted: tuple[str, ...], python: str, kits: Kits) -> dict[str, _Wheel]:
     """Resolve for the kit's own Python and every version an image may have; skip versions that fail."""
-    questions = [_Question(each, ("--python-platform", _ELSEWHERE)) for each in PIP_PYTHONS]
+    questions = [_Question(pip_python, ("--python-platform", _ELSEWHERE)) for pip_python in PIP_PYTHONS]
     turns = asyncio.Semaphore(_AT_ONCE)
 
     async def one(question: _Question) -> dict[str, _Wheel] | ScorerFailed:
