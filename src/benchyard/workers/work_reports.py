@@ -30,7 +30,7 @@ class _ReadEntry(NamedTuple):
 def list_files(content: BinaryIO, limit: int, after: str | None) -> bytes:
     """Return a page of the differing paths as JSON, in the order of the paths."""
     facts, entries = _read_entries(content)
-    shown = [_shown_fields(each.entry) for each in entries]
+    shown = [_shown_fields(entry.entry) for entry in entries]
     begin = 0
     if after is not None:
         begin = next((at + 1 for at, each in enumerate(shown) if each["path"] == after), len(shown))
