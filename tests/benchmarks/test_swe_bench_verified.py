@@ -72,7 +72,7 @@ def test_the_solution_resolves_it(client: Client, scenario: str, repository: Rep
 
 
 def test_an_export_of_it_says_the_same(client: Client, scenario: str, tmp_path: Path) -> None:
-    (made,) = [each for each in client.benchmarks.list(name="tiny-verified") if each.name == "tiny-verified"]
+    (made,) = [benchmark for benchmark in client.benchmarks.list(name="tiny-verified") if benchmark.name == "tiny-verified"]
     oracle, nop = both(client, exported_again(client, made.id, tmp_path / "tasks"))
     assert list(oracle.values()) == [1.0]
     assert list(nop.values()) == [0.0]

@@ -49,7 +49,7 @@ def test_ranges_are_fetched_page_by_page() -> None:
 
     async def read() -> list[int]:
         async with AsyncClient(server.server) as client:
-            return [each.number async for each in client.trajectories.steps("scr_1", 2, trace="t")]
+            return [step.number async for step in client.trajectories.steps("scr_1", 2, trace="t")]
 
     # The first page is cut short by its size.
     with stub(in_turn(page(2, 3, next=4), page(4))) as server:

@@ -98,7 +98,7 @@ def test_a_model_that_its_provider_does_not_know_is_the_agents_failure_and_costs
 
 def test_a_provider_that_says_to_come_back_later_is_waited_for(yard: AgentYard) -> None:
     steps = [{"status": 429, "retry_after": 1, "times": 2}, {"shell": "true"}, {"text": "Done."}]
-    script = Script(steps=tuple(ScriptStep.model_validate(each) for each in steps))
+    script = Script(steps=tuple(ScriptStep.model_validate(step) for step in steps))
     with RunningModel([script], key=KEY) as model:
         job = yard.job(CODEX.config(base_url=model.url), names=SOLVED)
         row = job.row()

@@ -19,7 +19,7 @@ def test_changes_are_told_while_it_runs_and_after(on_host: OnHost) -> None:
         found = await yard.host.rooms.changes_since_mark(devbox, aside=["/task"])
         planted = DiskChange("/usr/local/bin/pytest", "added", "file", 0o4755, 6)
         assert planted in found.changes
-        assert [each.path for each in found.changes] == ["/etc/profile", "/usr/local/bin/pytest"]
+        assert [change.path for change in found.changes] == ["/etc/profile", "/usr/local/bin/pytest"]
         assert (found.total, found.truncated, found.exact) == (2, False, True)
         assert found.changes[0].kind == "modified"
         await yard.restart()
@@ -60,7 +60,7 @@ def test_the_disk_of_a_stopped_devbox_becomes_an_image_without_a_copy(on_host: O
             await rooms.changes_of_taken_disk(devbox, "taken")
         await rooms.take(devbox, "taken", "scoring")
         found = await rooms.changes_of_taken_disk(devbox, "taken")
-        assert [each.path for each in found.changes] == ["/etc/profile", "/task", "/task/work"]
+        assert [change.path for change in found.changes] == ["/etc/profile", "/task", "/task/work"]
         await yard.restart()
         # Once more, as after a kill: the same is told of what was moved.
         rooms = yard.host.rooms

@@ -63,7 +63,7 @@ def test_a_command_that_was_never_handed_over_is_begun(
         ended = await yard.host.wait(devbox, state.id, 30)
         assert ended.exit_status == 0
         assert (await yard.host.tail(devbox, state.id, "stdout", 9))[0] == "once\nonce\n"
-        assert [each.id for each in await yard.host.executions(devbox)] == [state.id]
+        assert [execution.id for execution in await yard.host.executions(devbox)] == [state.id]
 
     on_host(test)
 

@@ -358,8 +358,8 @@ def test_imports_at_once_do_not_disturb_each_other(store: ImageStore, tmp_path: 
         )
 
     results = asyncio.run(run())
-    images = [each for each in results if isinstance(each, Image)]
+    images = [result for result in results if isinstance(result, Image)]
     assert len(images) == 6
     assert len({image.layers for image in images}) == 1
-    assert [type(each) for each in results if isinstance(each, BenchyardError)] == [ImageError]
+    assert [type(result) for result in results if isinstance(result, BenchyardError)] == [ImageError]
     assert view(store, images[0]).read("data/c") == b"c"

@@ -109,7 +109,7 @@ def test_more_files_than_can_be_listed_hide_nothing(scored: Any) -> None:
     flood = "sudo python3 -c \"import os; os.mkdir('/aaa'); [open(f'/aaa/{n}', 'w') for n in range(11000)]\""
     first, *others = suspicions(scored(f"{flood}; {SHIM.format(PYTHON)}"))
     assert first == opened(PYTHON)
-    assert any("not known" in each or "can be listed" in each for each in others)
+    assert any("not known" in other or "can be listed" in other for other in others)
 
 
 def test_a_flood_of_the_work_is_not_suspect(scored: Any) -> None:
@@ -450,8 +450,8 @@ class TestRules:
         (row,) = forged["scenario_outcomes"]
         assert (row["n_suspect"], row["suspicions"]) == (2, [opened(PYTHON)])
         assert [each["suspicions"] for each in row["attempts"]] == [[opened(PYTHON)]] * 2
-        trials = [each for each in job.trials() if each["agent"] == 0]
-        assert [each["suspicions"] for each in trials] == [[opened(PYTHON)]] * 2
+        trials = [trial for trial in job.trials() if trial["agent"] == 0]
+        assert [trial["suspicions"] for trial in trials] == [[opened(PYTHON)]] * 2
         (going, _) = job.get()["progress"]
         assert going["n_suspect"] == 2
 
@@ -485,7 +485,7 @@ def test_no_honest_work_of_quickstart_is_suspect(server: RunningServer) -> None:
         made = client.jobs.create({"spec": {**spec, "orchestrator_config": {"n_concurrent_trials": 4}}})
         (outcome,) = client.jobs.wait(made.id, timeout=300).benchmark_outcomes
         runs = [
-            client.scenarios.runs.retrieve(str(each.scenario_run_id)) for each in client.jobs.trials(made.id)
+            client.scenarios.runs.retrieve(str(trial.scenario_run_id)) for trial in client.jobs.trials(made.id)
         ]
     assert (outcome.mean_score, outcome.n_suspect) == (1.0, 0)
     isolations = set()

@@ -31,7 +31,7 @@ def trio(client: Runloop) -> list[ScenarioView]:
 
 
 def ids(views: Any) -> list[str]:
-    return [each.id for each in views]
+    return [view.id for view in views]
 
 
 def plain(client: Runloop, path: str) -> Any:

@@ -122,7 +122,7 @@ def test_a_service_that_does_not_come_up_fails_the_devbox_and_says_why(
     with pytest.raises(RunloopError):
         client.devboxes.create_and_await_running(blueprint_id=made, name=f"fails-{made}")
     (failed,) = [
-        each for each in client.devboxes.list(status="failure", limit=100) if each.blueprint_id == made
+        devbox for devbox in client.devboxes.list(status="failure", limit=100) if devbox.blueprint_id == made
     ]
     assert failed.failure_reason == "execution_failed"
     details = [getattr(step, "detail", None) or "" for step in failed.state_transitions]

@@ -40,7 +40,7 @@ def told(text: str) -> str:
 
 def test_a_good_file_is_read() -> None:
     found = located_values.validate(located_values.read_yaml(PATH, GOOD), ScenarioFile)
-    assert [each.name for each in found.scorers] == ["one", "two"]
+    assert [scorer.name for scorer in found.scorers] == ["one", "two"]
     assert found.isolation == "clean"
 
 

@@ -81,7 +81,7 @@ def test_interrupted_download_is_resumed(tmp_path: Path, hub: Hub) -> None:
     noted = Noted()
     folder = fetch(source(), tmp_path, noted, limits=QUICK)
     assert (folder / PATH).read_bytes() == CONTENT
-    assert [each.range for each in hub.downloads] == [None, "bytes=1000-", "bytes=1500-"]
+    assert [download.range for download in hub.downloads] == [None, "bytes=1000-", "bytes=1500-"]
     assert (noted.count, noted.ended) == (len(CONTENT), 1)
 
 
@@ -100,7 +100,7 @@ def test_complete_partial_file_is_not_fetched_again(tmp_path: Path, hub: Hub) ->
     partial.write_bytes(CONTENT)
     partial.with_name(partial.name + ".etag").write_text(f'"{hashlib.sha256(CONTENT).hexdigest()}"')
     assert (fetch(source(), tmp_path, SilentProgress()) / PATH).read_bytes() == CONTENT
-    assert [each.range for each in hub.downloads] == [f"bytes={len(CONTENT)}-"]
+    assert [download.range for download in hub.downloads] == [f"bytes={len(CONTENT)}-"]
 
 
 def test_a_hub_without_ranges_starts_anew(tmp_path: Path, hub: Hub) -> None:
@@ -115,7 +115,7 @@ def test_a_hub_without_tags_starts_anew(tmp_path: Path, hub: Hub) -> None:
     hub.tags = hub.large = False
     hub.faults.append(Fault(cut_after=1000))
     assert (fetch(source(), tmp_path, SilentProgress(), limits=QUICK) / PATH).read_bytes() == CONTENT
-    assert [each.range for each in hub.downloads] == [None, None]
+    assert [download.range for download in hub.downloads] == [None, None]
 
 
 def test_a_file_that_changed_meanwhile_starts_anew(tmp_path: Path, hub: Hub) -> None:
@@ -125,7 +125,7 @@ def test_a_file_that_changed_meanwhile_starts_anew(tmp_path: Path, hub: Hub) -> 
     other = bytes(reversed(CONTENT))
     hub.put(DATASET, {PATH: other})
     assert (fetch(source(), tmp_path, SilentProgress(), limits=QUICK) / PATH).read_bytes() == other
-    assert [each.range for each in hub.downloads] == [None, "bytes=1000-", None]
+    assert [download.range for download in hub.downloads] == [None, "bytes=1000-", None]
 
 
 def test_a_wrong_checksum_is_told_and_nothing_is_kept(tmp_path: Path, hub: Hub) -> None:
@@ -176,12 +176,12 @@ def test_a_token_opens_what_is_gated(tmp_path: Path, hub: Hub, monkeypatch: pyte
     fetch(source(gated=True), tmp_path / "given", SilentProgress(), TOKEN)
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     fetch(source(gated=True), tmp_path / "set", SilentProgress())
-    assert [each.token for each in hub.downloads] == [TOKEN, TOKEN]
+    assert [download.token for download in hub.downloads] == [TOKEN, TOKEN]
 
 
 def test_a_token_is_not_shown_where_nobody_asks_for_it(tmp_path: Path, hub: Hub) -> None:
     fetch(source(), tmp_path, SilentProgress(), TOKEN)
-    assert [each.token for each in hub.downloads] == [None]
+    assert [download.token for download in hub.downloads] == [None]
 
 
 def test_a_token_does_not_travel_to_another_host(tmp_path: Path, hub: Hub) -> None:
@@ -194,8 +194,8 @@ def test_a_token_does_not_travel_to_another_host(tmp_path: Path, hub: Hub) -> No
         other.faults.append(Fault(cut_after=700))
         folder = fetch(source(gated=True), tmp_path, SilentProgress(), TOKEN, QUICK)
         assert (folder / PATH).read_bytes() == CONTENT
-        assert [(each.token, each.range) for each in other.downloads] == [(None, None), (None, "bytes=700-")]
-    assert {each.token for each in hub.downloads} == {TOKEN}
+        assert [(download.token, download.range) for download in other.downloads] == [(None, None), (None, "bytes=700-")]
+    assert {download.token for download in hub.downloads} == {TOKEN}
 
 
 def test_the_checksum_is_the_hubs_word_not_that_of_where_files_lie(tmp_path: Path, hub: Hub) -> None:

@@ -110,7 +110,7 @@ def disks(tmp_path: Path) -> tuple[Path, Path]:
 def test_hostile_names_and_contents_become_a_patch_that_git_applies(
     disks: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    work, base = (each / WORK[1:] for each in disks)
+    work, base = (disk / WORK[1:] for disk in disks)
     names = [b"plain", b"two words", b'"quoted"', b"new\nline", b"\xff\x1b[31m", b"-rf", b"a\tb", b"a/b/../c"]
     for at, name in enumerate(names[:-1]):
         (work / os.fsdecode(name)).write_bytes(b"after\r\nno end %d" % at)
@@ -160,7 +160,7 @@ def test_what_is_no_file_is_named_and_never_opened(disks: tuple[Path, Path], tmp
 def test_a_folder_that_hides_those_below_it_deletes_what_they_had(
     disks: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    work, base = (each / WORK[1:] for each in disks)
+    work, base = (disk / WORK[1:] for disk in disks)
     for layer, name in ((base, "old"), (base, "kept"), (work, "kept"), (work, "new")):
         (layer / "folder").mkdir(exist_ok=True)
         (layer / "folder" / name).write_text("same")

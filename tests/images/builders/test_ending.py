@@ -198,7 +198,7 @@ def test_different_builds_run_beside_each_other(yard: Yard) -> None:
         _, builder = await yard.opened()
         recipes = [BuildRecipe(f"FROM {BASE}\nRUN echo {n} > /n\nRUN cat /n > /m\n") for n in range(4)]
         made = await asyncio.gather(
-            *(builder.build(each, ImageIdentity("many"), lambda _line: None) for each in recipes)
+            *(builder.build(recipe, ImageIdentity("many"), lambda _line: None) for recipe in recipes)
         )
         assert len({built.image.layers for built in made}) == 4
 
