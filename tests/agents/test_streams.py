@@ -30,7 +30,7 @@ def test_the_last_of_a_type_is_found() -> None:
     assert output_events.last(found, "c") is None
 
 
-def test_an_error_is_told_in_one_line() -> None:
+def test_an_error_is_reported_in_one_line() -> None:
     assert output_events.error_line("a\n b") == "a b"
     assert output_events.error_line({"message": "no such model"}) == "no such model"
     assert output_events.error_line({"data": {"message": "no such model"}}) == "no such model"

@@ -113,7 +113,7 @@ def test_the_whole_environment_unless_small(tmp_path: Path) -> None:
     ]
 
 
-def test_sets_that_lie_together_are_told_apart(tmp_path: Path) -> None:
+def test_sets_that_lie_together_are_distinguished(tmp_path: Path) -> None:
     written(tmp_path / "BigCodeBench-Hard-v0.1.4.jsonl", {**ROW, "task_id": "BigCodeBench/1"})
     written(tmp_path / "BigCodeBench-v0.1.4.jsonl", {**ROW, "task_id": "BigCodeBench/2"})
     written(tmp_path / "BigCodeBench-v0.1.2.jsonl", {**ROW, "task_id": "BigCodeBench/3"})

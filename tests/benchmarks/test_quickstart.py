@@ -63,7 +63,7 @@ def test_code_that_is_graded_runs_only_where_it_can_gain_nothing() -> None:
                 assert "prctl(4, 0" in text
 
 
-def test_the_digest_tells_folders_apart() -> None:
+def test_the_digest_differs_between_folders() -> None:
     (folder,) = builtin_benchmarks.folders()
     assert builtin_benchmarks.digest(folder) == builtin_benchmarks.digest(folder)
     assert builtin_benchmarks.digest(folder) != builtin_benchmarks.digest(folder / "fix-a-bug")

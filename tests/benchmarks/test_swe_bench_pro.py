@@ -111,7 +111,7 @@ def test_an_export_of_it_says_the_same(client: Client, scenario: str, tmp_path: 
     assert list(nop.values()) == [0.0]
 
 
-def test_doing_nothing_is_told_apart(client: Client, scenario: str) -> None:
+def test_doing_nothing_is_distinguished(client: Client, scenario: str) -> None:
     result = graded(client, scenario, "true", PLACE)
     assert (result.score, result.facts["patch"]) == (0.0, "empty"), result
 

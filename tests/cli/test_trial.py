@@ -228,7 +228,7 @@ def test_rescore_shows_old_beside_new(benchyard: CommandLine, job: BenchmarkJobV
     assert {"agent": "oracle", "old_mean": 1.0, "mean": 1.0} in told["means"]
 
 
-def test_the_machines_load_is_told_once() -> None:
+def test_the_machines_load_is_reported_once() -> None:
     lines = [
         "when the work ended the machine's load was 9 on 2 cores",
         "while it was scored the machine's load was 14 on 2 cores",

@@ -93,7 +93,7 @@ def test_a_wait_ends_with_its_time(yard: Benchyard) -> None:
     yard.api.scenarios.runs.cancel(run.id)
 
 
-def test_a_devbox_that_cannot_start_is_told_with_its_reason(yard: Benchyard) -> None:
+def test_a_devbox_that_cannot_start_is_reported_with_its_reason(yard: Benchyard) -> None:
     made = yard.api.scenarios.create(
         name=unique("broken"),
         input_context={"problem_statement": "never"},

@@ -35,7 +35,7 @@ def test_steps_go_on_after_the_last_one_and_come_once() -> None:
         assert [each.query.get("after") for each in server.asked] == [None, "1-1-1-0", "1-2-2-0"]
 
 
-def test_what_is_no_stream_of_steps_is_an_error() -> None:
+def test_an_invalid_stream_of_steps_is_an_error() -> None:
     gone = b'event: error\ndata: {"code": 404, "message": "there is no trial trl_1"}\n\n'
     for body, kind in ((gone, NotFound), (b"data: {}\n\n", BenchyardError)):
         with talking(in_turn(Answer(body))) as (client, _), pytest.raises(kind):

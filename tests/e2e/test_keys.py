@@ -56,7 +56,7 @@ def test_no_key_is_found_anywhere_while_an_agent_works(yard: AgentYard, named: N
     assert [str(path) for path in places(yard) if holds_key(path)] == []
 
 
-def test_a_trial_that_is_cancelled_keeps_what_was_said_and_not_its_token(yard: AgentYard) -> None:
+def test_a_cancelled_trial_keeps_its_trajectory_without_the_token(yard: AgentYard) -> None:
     steps = [{"shell": "env | grep OPENAI_API_KEY"}, {"text": "Done.", "latency": PATIENCE_SECONDS}]
     script = Script(steps=tuple(ScriptStep.model_validate(step) for step in steps))
     with RunningModel([script], key=KEY) as model:

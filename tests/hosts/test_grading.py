@@ -47,7 +47,7 @@ def test_commands_are_killed_and_services_stay(on_host: OnHost, name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["fake", "native"])
-def test_opened_files_are_told_after_the_watch(on_host: OnHost, name: str) -> None:
+def test_opened_files_are_reported_after_the_watch(on_host: OnHost, name: str) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         await yard.text(devbox, "echo 1 > ~/one; echo 2 > ~/two")

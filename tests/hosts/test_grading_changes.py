@@ -8,7 +8,7 @@ from tests.hosts.conftest import OnHost
 from tests.hosts.yard import HostYard
 
 
-def test_changes_are_told_while_it_runs_and_after(on_host: OnHost) -> None:
+def test_changes_are_reported_while_it_runs_and_after(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox(user="root")
         await yard.text(devbox, "mkdir -p /task /usr/local/tools; echo x > /task/before")

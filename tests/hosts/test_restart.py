@@ -87,7 +87,7 @@ def test_a_devbox_that_is_gone_does_not_run_and_can_be_started_anew(on_host: OnH
     on_host(test)
 
 
-def test_a_devbox_that_dies_under_the_host_is_told(on_host: OnHost) -> None:
+def test_a_devbox_that_dies_under_the_host_is_reported(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         state = await yard.host.exec(devbox, yard.request("while :; do sleep 0.1; done"))

@@ -7,7 +7,7 @@ import pytest
 from benchyard.hosts.cancellation import PendingWork
 
 
-def test_work_whose_asker_has_gone_is_waited_for() -> None:
+def test_work_outlives_its_cancelled_caller() -> None:
     async def live() -> None:
         unfinished, may_end, ends = PendingWork(), asyncio.Event(), []
 

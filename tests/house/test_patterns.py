@@ -388,6 +388,6 @@ def test_no_text_takes_a_pattern_more_than_its_share_of_time(part: int) -> None:
         r"^(a+)+$",
     ],
 )
-def test_a_pattern_that_takes_too_long_is_told(pattern: str) -> None:
+def test_a_pattern_that_takes_too_long_is_reported(pattern: str) -> None:
     found = Found("here", re.compile(pattern, re.MULTILINE), frozenset({"search"}))
     assert next(troubles(found), None) is not None

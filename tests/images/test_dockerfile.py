@@ -47,7 +47,7 @@ def test_instructions_have_their_lines() -> None:
     assert found[6].heredocs[0].content == "FROM not-an-instruction\n"
 
 
-def test_images_are_told_from_stages() -> None:
+def test_images_are_distinguished_from_stages() -> None:
     bases = Bases(parse_dockerfile(WHOLE), {})
     assert {name: each.first for name, each in bases.references().items()} == {
         "base:1": 4,

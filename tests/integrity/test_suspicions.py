@@ -208,7 +208,7 @@ def test_a_folder_that_was_made_for_the_graders_files_is_named(scored: Any, leav
 
 
 @pytest.mark.parametrize("folder", [None, "/home/user"])
-def test_hidden_files_of_the_home_are_no_work_where_the_home_is(
+def test_hidden_files_of_the_home_are_not_work_where_the_home_is(
     http: httpx.Client, folder: str | None
 ) -> None:
     plant = (
@@ -337,7 +337,7 @@ class TestReference:
         found: list[str] = job.row()["suspicions"]
         return found
 
-    def test_a_reference_that_fails_is_no_excuse(self, http: httpx.Client) -> None:
+    def test_a_reference_that_fails_is_not_an_excuse(self, http: httpx.Client) -> None:
         id = made(http, bash("python3 x; cat answer"), reference_output=f"{self.PLANT}; echo 0 > answer")
         assert Job(http, scenarios_spec([id], {"name": "oracle"})).row()["score"] == 0.0
         forged = Job(http, scenarios_spec([id], agent(f"{self.PLANT}; echo 1 > answer"))).row()
@@ -386,7 +386,7 @@ class TestLive:
         assert row["score"] == 1.0, row
         assert f"{named} was changed outside of the work while it was scored" in row["suspicions"]
 
-    def test_a_program_that_was_there_for_a_moment_is_told(self, http: httpx.Client) -> None:
+    def test_a_program_that_was_there_for_a_moment_is_reported(self, http: httpx.Client) -> None:
         """It is taken away as soon as it has passed for the graders' own; only its folder has changed."""
         waits = (
             "until ls -d /run/benchyard-?????*; do sleep 0.01; done; cp late /usr/local/bin/python3;"

@@ -278,7 +278,7 @@ def test_size_of_expected_answers_is_limited(type: str) -> None:
 
 
 @pytest.mark.parametrize("params", [{}, {"more": "x" * 60_000}])
-def test_a_long_problem_is_told_to_scorers_by_workers(params: dict[str, Any]) -> None:
+def test_scorers_get_a_long_problem_through_workers(params: dict[str, Any]) -> None:
     """A megabyte of it, in which many letters are written in several."""
     facts = {"problem_statement": 'é\n"\x01' * 260_000, "reference_output": "\ud800" * 500_000}
 

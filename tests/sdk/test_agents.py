@@ -231,7 +231,7 @@ def test_an_object_is_unpacked_and_set_up(client: Runloop, mounted: Any) -> None
 
 
 @pytest.mark.parametrize("path", ["agent", "~/agent", "/srv/../etc", "/srv//x", "/srv/", "/a\0b"])
-def test_a_place_that_is_none_is_refused(client: Runloop, mounted: Any, path: str) -> None:
+def test_an_invalid_place_is_refused(client: Runloop, mounted: Any, path: str) -> None:
     made = client.agents.create(name=unique("place"), source=npm())
     with pytest.raises(BadRequestError, match="agent_path"):
         mounted(agent_id=made.id, agent_path=path)

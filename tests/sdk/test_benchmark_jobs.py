@@ -59,7 +59,7 @@ def test_a_job_over_a_benchmark_from_beginning_to_end(client: Runloop) -> None:
     assert client.benchmark_runs.retrieve(oracle.benchmark_run_id).score == 1.0
 
 
-def test_a_job_over_scenarios_tells_failures_apart(client: Runloop) -> None:
+def test_a_job_over_scenarios_distinguishes_failures(client: Runloop) -> None:
     made = scenario(client)
     fails: Any = {"name": "command", "type": "job_agent", "kwargs": {"run": "echo broken >&2; exit 7"}}
     spec: Any = {"type": "scenarios", "scenario_ids": [made.id], "agent_configs": [fails]}

@@ -118,7 +118,7 @@ def test_lists_are_searched_filtered_and_paged(client: Runloop) -> None:
     assert "mark" in plain(client, "/v1/benchmarks/metadata/keys")["keys"]
 
 
-def test_public_ones_are_listed_apart_run_by_all_and_changed_by_nobody(
+def test_public_benchmarks_are_listed_separately_and_cannot_be_changed(
     client: Runloop, server: RunningServer
 ) -> None:
     shown = scenario(client, "public")

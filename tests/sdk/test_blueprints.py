@@ -77,7 +77,7 @@ def test_setup_commands_and_file_mounts_are_in_the_devboxes_of_a_blueprint(
     client.devboxes.shutdown(id)
 
 
-def test_the_log_tells_each_step_and_its_output(client: Runloop, tools: BlueprintView) -> None:
+def test_the_log_has_each_step_and_its_output(client: Runloop, tools: BlueprintView) -> None:
     logs = client.blueprints.logs(tools.id)
     assert logs.blueprint_id == tools.id
     said = [line.message for line in logs.logs]

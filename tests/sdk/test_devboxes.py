@@ -77,7 +77,7 @@ def test_lists_are_filtered_by_status(client: Runloop) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, 5001])
-def test_a_limit_that_is_none_is_refused(client: Runloop, limit: int) -> None:
+def test_an_invalid_limit_is_refused(client: Runloop, limit: int) -> None:
     with pytest.raises(BadRequestError, match="limit"):
         client.devboxes.list(limit=limit)
 

@@ -98,7 +98,7 @@ def test_two_devboxes_have_a_service_each(client: Runloop, web: str) -> None:
     client.devboxes.shutdown(second)
 
 
-def test_a_devbox_that_asks_for_no_service_has_none(client: Runloop, web: str) -> None:
+def test_a_devbox_has_no_services_by_default(client: Runloop, web: str) -> None:
     made = blueprint(client, web)
     devbox = create(client, blueprint_id=made, launch_parameters={"required_services": []})
     view = client.devboxes.execute_and_await_completion(devbox, command=FETCH.format(port=80))

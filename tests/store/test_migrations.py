@@ -199,5 +199,5 @@ def test_a_database_of_another_version_is_refused_and_stays_as_it_was(
     asyncio.run(main())
 
 
-def test_the_newest_schema_is_told_by_the_names_of_its_files() -> None:
+def test_the_names_of_its_files_name_the_newest_schema() -> None:
     assert ScriptDirectory(str(migrations.FOLDER)).get_heads() == [migrations.newest()]

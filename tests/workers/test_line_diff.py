@@ -74,7 +74,7 @@ def test_only_a_line_feed_ends_a_line() -> None:
     assert split_lines(b"") == []
 
 
-def test_names_and_binary_files_are_told_as_git_tells_them() -> None:
+def test_names_and_binary_files_are_shown_as_by_git() -> None:
     assert quoted_name(b"a/plain name") == b"a/plain name"
     assert quoted_name(b'a/"\n\\\xff\x1b') == b'"a/\\"\\n\\\\\\377\\033"'
     assert is_binary(b"a\0")

@@ -154,7 +154,7 @@ def test_a_function_that_is_not_there_is_no_fault_of_the_content() -> None:
     live(scenario)
 
 
-def test_work_is_taken_up_again_when_somebody_kills_the_process_that_starts_workers() -> None:
+def test_work_is_taken_up_again_after_the_starter_of_workers_is_killed() -> None:
     async def scenario(workers: Workers) -> None:
         assert await workers.call(LOAD, b"[]") == []
         (starter,) = started()

@@ -292,7 +292,7 @@ def test_starting_files_and_test_files_are_bounded(tmp_path: Path) -> None:
     assert "more than 1000 files" in refused(many)
 
 
-def test_text_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_invalid_text_is_refused(tmp_path: Path) -> None:
     made = folder(tmp_path / "it")
     put(made, "problem.md", b"\xff\xfe")
     assert "not UTF-8" in refused(made)

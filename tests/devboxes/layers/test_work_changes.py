@@ -135,7 +135,7 @@ def test_hostile_names_and_contents_become_a_patch_that_git_applies(
     assert b"root:" not in diff
 
 
-def test_what_is_no_file_is_named_and_never_opened(disks: tuple[Path, Path], tmp_path: Path) -> None:
+def test_other_things_than_files_are_named_and_never_opened(disks: tuple[Path, Path], tmp_path: Path) -> None:
     work = disks[0] / WORK[1:]
     os.mkfifo(work / "pipe")
     with socket.socket(socket.AF_UNIX) as listening:
@@ -225,7 +225,7 @@ def test_a_hundred_thousand_files_are_listed_in_pages_and_more_are_counted(
     assert listed(examined(tmp_path, disks, disks[1:]))["truncated"] == "more than 100 entries were changed"
 
 
-def test_the_work_is_told_from_what_lies_beside_it(disks: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_work_is_distinguished_from_files_beside_it(disks: tuple[Path, Path], tmp_path: Path) -> None:
     for path in (
         f"{WORK}/a",
         f"{WORK}/.env",

@@ -177,7 +177,7 @@ def test_a_list_outlives_its_policy_the_server_and_a_rest(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("allow_all", "expected"), [(False, "no way"), (True, "page")])
-def test_a_policy_without_rules_is_no_network_and_one_for_all_is_the_hosts(
+def test_a_policy_without_rules_gives_no_network_and_one_for_all_the_hosts(
     tmp_path: Path, allow_all: bool, expected: str
 ) -> None:
     async def scenario(engine: Engine, tools: EngineContext) -> None:

@@ -70,7 +70,7 @@ def test_a_rule_for_udp_alone_lets_nothing_through() -> None:
         {"allowed_cidrs": [{"cidr": "10.0.0.1/8"}]},
     ],
 )
-def test_rules_that_are_none_make_no_plan(fields: dict[str, Any]) -> None:
+def test_invalid_rules_make_no_plan(fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         plan_of(policy(**fields))
 

@@ -174,7 +174,7 @@ def test_steps_are_found_by_any_text_in_them() -> None:
         (b'{"steps": 3}', "no list of steps"),
     ],
 )
-def test_what_is_no_trajectory_says_why(stored: bytes, told: str) -> None:
+def test_an_invalid_trajectory_has_its_reason(stored: bytes, told: str) -> None:
     assert told in str(Indexed(stored).head.reason)
 
 

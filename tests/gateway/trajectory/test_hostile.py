@@ -101,7 +101,7 @@ EVENTS = st.sampled_from(["call", "result", "user", "fork", "compact", "fail", "
 
 @KINDLY
 @given(kind=st.sampled_from([Anthropic, Chat]), plot=st.lists(EVENTS, max_size=20))
-def test_every_call_is_told_exactly_once_whatever_agents_do(
+def test_every_call_is_shown_exactly_once_whatever_agents_do(
     kind: type[Anthropic] | type[Chat], plot: list[str]
 ) -> None:
     script, calls = kind(), list[Call]()
@@ -166,7 +166,7 @@ def test_half_a_character_is_replaced() -> None:
     assert clean_text("a\ud800b").encode() == b"a?b"
 
 
-def test_pictures_are_told_by_their_size_or_their_address() -> None:
+def test_pictures_are_described_by_their_size_or_their_address() -> None:
     script = Anthropic()
     script.user("Look:")
     source = {"type": "base64", "media_type": "image/png", "data": "A" * 400}
@@ -183,7 +183,7 @@ def test_pictures_are_told_by_their_size_or_their_address() -> None:
     )
 
 
-def test_arguments_that_are_no_json_are_kept_as_they_are() -> None:
+def test_arguments_that_are_not_json_are_kept_as_they_are() -> None:
     script = Chat()
     script.user(PROMPT)
     made = next_call(script, 1, Said("", [("a", "bash", {})]))
@@ -192,6 +192,6 @@ def test_arguments_that_are_no_json_are_kept_as_they_are() -> None:
     assert use["arguments"] == {"_raw": '{"command": '}
 
 
-def test_a_time_that_is_none_is_left_out() -> None:
+def test_an_invalid_time_is_left_out() -> None:
     assert iso_time(10**18) is None
     assert iso_time(0) == "1970-01-01T00:00:00.000+00:00"

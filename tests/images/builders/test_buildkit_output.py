@@ -52,7 +52,7 @@ ERROR: failed to solve: process "/bin/sh -c first &&   second" did not complete 
 """
 
 
-def test_steps_are_told_with_what_they_print() -> None:
+def test_steps_are_reported_with_what_they_print() -> None:
     lines, progress = heard(NEWER)
     assert lines == [
         "[build] STEP 1/2: FROM base AS build",

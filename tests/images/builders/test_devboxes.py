@@ -107,7 +107,7 @@ ENV PATH=/opt/venv/bin:$PATH
 
 
 @pytest.mark.slow
-def test_a_stand_in_is_built_on_and_told(tmp_path: Path) -> None:
+def test_a_stand_in_is_built_on_and_reported(tmp_path: Path) -> None:
     reference = f"python:{platform.python_version().rpartition('.')[0]}-slim"
     dockerfile = f"FROM {reference}\nRUN pip install --no-cache-dir iniconfig\nRUN apt-get update\n"
     with serving(tmp_path / "data") as client:

@@ -116,7 +116,7 @@ def test_cancelled_build_leaves_nothing(yard: Yard) -> None:
     asyncio.run(scene())
 
 
-def test_a_builder_that_is_killed_is_told_and_leaves_nothing(yard: Yard) -> None:
+def test_a_builder_that_is_killed_is_reported_and_leaves_nothing(yard: Yard) -> None:
     if yard.wanted.kind == "docker":
         pytest.skip("the engine is not ours to kill")
 

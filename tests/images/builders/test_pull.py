@@ -49,7 +49,7 @@ def test_image_missing_in_a_registry_is_refused(yard: Yard, layout: Path) -> Non
         yard.do(lambda _store, builder: builder.pull("No Reference", ImageIdentity("x"), yard.lines.append))
 
 
-def test_a_path_that_no_engine_can_use_is_told(tmp_path: Path, yard: Yard) -> None:
+def test_a_path_that_no_engine_can_use_is_reported(tmp_path: Path, yard: Yard) -> None:
     odd = Yard(tmp_path / "a,b", yard.machine, yard.wanted)
     with pytest.raises(BuildFailed, match="cannot be built below"):
         odd.build("FROM scratch\n")
@@ -69,7 +69,7 @@ def test_without_an_engine_it_says_how_to_get_one(
         yard.do(lambda _store, builder: builder.pull("x", ImageIdentity("x"), yard.lines.append))
 
 
-def test_a_builder_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_builder_is_refused(tmp_path: Path) -> None:
     yard = Yard(tmp_path / "images", make_machine(tmp_path / "machine"), BuilderChoice("make"))
     with pytest.raises(UsageError, match="choose one of auto, buildah, docker"):
         yard.build("FROM x\n")

@@ -55,7 +55,7 @@ def test_an_image_without_a_shell_has_no_kit(tmp_path: Path) -> None:
     assert asyncio.run(start_tools.make(rootfs, KitFolders(tmp_path / "kits"))) is None
 
 
-def test_a_shell_that_is_none_has_no_kit(tmp_path: Path) -> None:
+def test_an_invalid_shell_has_no_kit(tmp_path: Path) -> None:
     """Whatever it is: nothing of an image is run on this machine, or makes its reader fail the scoring."""
     hostile = elf.MAGIC + bytes(10) + struct.pack("<Q", 2**60) * 20
     for number, content in enumerate((b"#!/bin/sh\ntouch /tmp/run-on-the-host\n", hostile, hostile[:70])):
