@@ -34,10 +34,19 @@ def both(
             # Shown with a test that fails: why it has none is nowhere else.
             logging.getLogger(__name__).warning("%s: %s", each.scenario_name, each.failure_reason)
     for scenario_outcome in oracle.scenario_outcomes:
-        assert scenario_outcome.suspicions == [], (scenario_outcome.scenario_name, scenario_outcome.suspicions)
+        assert scenario_outcome.suspicions == [], (
+            scenario_outcome.scenario_name,
+            scenario_outcome.suspicions,
+        )
     return (
-        {scenario_outcome.scenario_name: scenario_outcome.score for scenario_outcome in oracle.scenario_outcomes},
-        {scenario_outcome.scenario_name: scenario_outcome.score for scenario_outcome in nop.scenario_outcomes},
+        {
+            scenario_outcome.scenario_name: scenario_outcome.score
+            for scenario_outcome in oracle.scenario_outcomes
+        },
+        {
+            scenario_outcome.scenario_name: scenario_outcome.score
+            for scenario_outcome in nop.scenario_outcomes
+        },
     )
 
 

@@ -163,7 +163,9 @@ def test_every_grader_that_runs_the_answer_does_it_as_another_user(server: Runni
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda each: f"{each.scenario}-{each.way}")
 def test_an_answer_gains_nothing_by_reaching_for_its_grader(server: RunningServer, attack: Attack) -> None:
     scenario = scenario_of(server, attack.scenario)
-    functions = {parameter.name: parameter for parameter in scenario.scoring_contract.scoring_function_parameters}
+    functions = {
+        parameter.name: parameter for parameter in scenario.scoring_contract.scoring_function_parameters
+    }
     grader = slow(functions[attack.scorer].scorer)
     assert score(server, attack, scenario, naive(grader), scoring_tracing=True) == 1.0
     assert score(server, attack, scenario, grader) == 0.0

@@ -16,7 +16,9 @@ from benchyard.scorers.base import ScoringContext
 def drafts() -> list[ScenarioDraft]:
     (folder,) = builtin_benchmarks.folders()
     return [
-        scenario for scenario in benchmark_file.read_benchmark(folder).scenarios if isinstance(scenario, ScenarioDraft)
+        scenario
+        for scenario in benchmark_file.read_benchmark(folder).scenarios
+        if isinstance(scenario, ScenarioDraft)
     ]
 
 
@@ -26,7 +28,9 @@ DRAFTS = drafts()
 def test_there_are_a_dozen_over_all_types_and_modes() -> None:
     assert len(DRAFTS) == 12
     functions = [
-        parameter for draft in DRAFTS for parameter in draft.request.scoring_contract.scoring_function_parameters
+        parameter
+        for draft in DRAFTS
+        for parameter in draft.request.scoring_contract.scoring_function_parameters
     ]
     assert {function.scorer["type"] for function in functions} == {*TEXTS, "custom_scorer"}
     assert {draft.request.scoring_isolation for draft in DRAFTS} == {"system", "answer", "live"}

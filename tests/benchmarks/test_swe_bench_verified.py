@@ -72,7 +72,11 @@ def test_the_solution_resolves_it(client: Client, scenario: str, repository: Rep
 
 
 def test_an_export_of_it_says_the_same(client: Client, scenario: str, tmp_path: Path) -> None:
-    (made,) = [benchmark for benchmark in client.benchmarks.list(name="tiny-verified") if benchmark.name == "tiny-verified"]
+    (made,) = [
+        benchmark
+        for benchmark in client.benchmarks.list(name="tiny-verified")
+        if benchmark.name == "tiny-verified"
+    ]
     oracle, nop = both(client, exported_again(client, made.id, tmp_path / "tasks"))
     assert list(oracle.values()) == [1.0]
     assert list(nop.values()) == [0.0]
@@ -90,7 +94,9 @@ def test_doing_nothing_is_distinguished(client: Client, scenario: str) -> None:
     [(FIXED.replace("len(text.split())", "0"), 1.0, 0.5), (FIXED.replace("word[0]", "word"), 0.0, 0.5)],
     ids=["breaks-another", "wrong"],
 )
-def test_half_a_solution_does_not_pass(client: Client, scenario: str, fixed: str, f2p: float, p2p: float) -> None:
+def test_half_a_solution_does_not_pass(
+    client: Client, scenario: str, fixed: str, f2p: float, p2p: float
+) -> None:
     result = graded(client, scenario, write("words.py", fixed))
     assert result.rewards == {"resolved": 0.0, "fail_to_pass": f2p, "pass_to_pass": p2p}, result
     assert "not passed: tests/test_words.py::" in result.output

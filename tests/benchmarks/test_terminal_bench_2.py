@@ -105,7 +105,11 @@ def prepare(client: Client) -> None:
         (alias,) = [each for each in client.images.aliases() if each.reference.endswith(BASE)]
         for other in OTHER_BASES:
             client.images.set_alias(other, alias.image)
-    (policy,) = [network_policy for network_policy in client.network_policies.list(name=OPEN_POLICY) if network_policy.name == OPEN_POLICY]
+    (policy,) = [
+        network_policy
+        for network_policy in client.network_policies.list(name=OPEN_POLICY)
+        if network_policy.name == OPEN_POLICY
+    ]
     blocks = [{"cidr": str(ipaddress.ip_network(address))} for address in registry_addresses()]
     client.network_policies.update(
         policy.id, allow_all=False, allowed_hostnames=["*.org", "*.com"], allowed_cidrs=blocks
@@ -115,7 +119,9 @@ def prepare(client: Client) -> None:
 def opened(client: Client) -> None:
     """Let the policy be again what an import expects."""
     for network_policy in client.network_policies.list(name=OPEN_POLICY):
-        client.network_policies.update(network_policy.id, allow_all=True, allowed_hostnames=[], allowed_cidrs=[])
+        client.network_policies.update(
+            network_policy.id, allow_all=True, allowed_hostnames=[], allowed_cidrs=[]
+        )
 
 
 @pytest.mark.parametrize(

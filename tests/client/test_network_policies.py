@@ -30,7 +30,9 @@ def test_policies_are_awaited_too(yard: Benchyard) -> None:
         async with AsyncClient(yard.api.server) as client:
             made = await client.network_policies.create(name=unique("async"), allow_all=True)
             assert made.egress.allow_devbox_to_devbox
-            assert [network_policy.id async for network_policy in client.network_policies.list(id=made.id)] == [made.id]
+            assert [
+                network_policy.id async for network_policy in client.network_policies.list(id=made.id)
+            ] == [made.id]
             await client.network_policies.delete(made.id)
 
     asyncio.run(ask())

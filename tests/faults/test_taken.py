@@ -23,7 +23,8 @@ def _has_ended(data: Path) -> bool:
     """The devbox does not run any more, and its disk is where it was."""
     folders = list((data / "host/devboxes").glob("dbx_*"))
     return any(
-        (folder / "changes/home/user/answer").exists() and not (folder / "box.json").exists() for folder in folders
+        (folder / "changes/home/user/answer").exists() and not (folder / "box.json").exists()
+        for folder in folders
     )
 
 

@@ -11,7 +11,7 @@ from benchyard.errors import BuildFailed
 from benchyard.hosts.build_cgroups import BuildCgroups
 from benchyard.images.builders.base import BuildLimits, BuildRecipe
 from benchyard.images.builders.choice import open_builder
-from benchyard.images.store import ImageStore, ImageIdentity
+from benchyard.images.store import ImageIdentity, ImageStore
 from tests.images.builders.conftest import BASE, busybox, run
 from tests.images.conftest import make_machine
 

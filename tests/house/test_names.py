@@ -179,7 +179,9 @@ def test_a_word_of_the_glossary_means_one_thing_in_names() -> None:
 
 
 def test_a_job_of_a_builder_is_found() -> None:
-    builder = next(module for module in modules() if module.name == "benchyard.images.builders.engine_builder")
+    builder = next(
+        module for module in modules() if module.name == "benchyard.images.builders.engine_builder"
+    )
     assert list(misused_words([("_Job", builder), ("BuildJobs", builder), ("Jobless", builder)])) == [
         f"{builder.where}::_Job",
         f"{builder.where}::BuildJobs",

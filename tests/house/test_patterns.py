@@ -202,7 +202,7 @@ def every() -> dict[tuple[Any, int], Found]:
     return {key: each for key, each in found.items() if not each.place.startswith(tuple(OWN_TEXT))}
 
 
-def letters(parsed: Any) -> Iterator[str]:
+def letters(parsed: Any) -> Iterator[str]:  # noqa: C901  a branch for each part of a pattern
     """Texts that parts of a pattern fit: its literals in a row, and one letter of each class."""
     run = ""
     for code, argument in parsed:

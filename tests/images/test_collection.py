@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from benchyard.devboxes.local_trees import LocalTrees
 from benchyard.images.builders.base import Builder, BuildRecipe, BuiltImage, Log
 from benchyard.images.collection import Collector
-from benchyard.images.store import Image, ImageStore, ImageIdentity
+from benchyard.images.store import Image, ImageIdentity, ImageStore
 
 T = TypeVar("T")
 MEGABYTE = 1024**2

@@ -61,7 +61,9 @@ def test_images_get_other_names_and_lines_stay() -> None:
     renamed = Bases(parse_dockerfile(WHOLE), {}).renamed(
         {"base:1": "x/b", "tools:2": "x/t", "busybox:1": "x/y"}
     )
-    text = renamed.replaced({instruction: [instruction.text] for instruction in renamed.instructions if not instruction.heredocs})
+    text = renamed.replaced(
+        {instruction: [instruction.text] for instruction in renamed.instructions if not instruction.heredocs}
+    )
     lines = text.split("\n")
     assert lines[3] == "FROM x/b as One"
     assert lines[5].startswith("RUN --mount=type=bind,from=x/t,target=/t echo a")

@@ -485,7 +485,8 @@ def test_no_honest_work_of_quickstart_is_suspect(server: RunningServer) -> None:
         made = client.jobs.create({"spec": {**spec, "orchestrator_config": {"n_concurrent_trials": 4}}})
         (outcome,) = client.jobs.wait(made.id, timeout=300).benchmark_outcomes
         runs = [
-            client.scenarios.runs.retrieve(str(trial.scenario_run_id)) for trial in client.jobs.trials(made.id)
+            client.scenarios.runs.retrieve(str(trial.scenario_run_id))
+            for trial in client.jobs.trials(made.id)
         ]
     assert (outcome.mean_score, outcome.n_suspect) == (1.0, 0)
     isolations = set()

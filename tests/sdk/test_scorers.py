@@ -180,9 +180,9 @@ def test_all_six_types_grade_one_run(client: Runloop) -> None:
     client.devboxes.write_file_contents(run.devbox_id, file_path="/srv/six/calc.py", contents=program)
     result = scored(client, run.id).scoring_contract_result
     assert result is not None
-    assert [(function_result.state, function_result.score) for function_result in result.scoring_function_results] == [
-        ("complete", score) for score in (1.0, 0.5, 1.0, 0.5, 1.0, 0.5)
-    ], result
+    assert [
+        (function_result.state, function_result.score) for function_result in result.scoring_function_results
+    ] == [("complete", score) for score in (1.0, 0.5, 1.0, 0.5, 1.0, 0.5)], result
     assert result.score == pytest.approx(0.75)
     client.scenarios.runs.complete(run.id)
 

@@ -38,7 +38,8 @@ def choose(
     if slash and provider in STANDARD:
         if provider not in offered:
             raise UsageError(
-                f"agent {agent!r} cannot ask {provider} for a model; it asks: {_qualified_names(agent, offered)}"
+                f"agent {agent!r} cannot ask {provider} for a model; it asks: "
+                f"{_qualified_names(agent, offered)}"
             )
         return ModelChoice(provider, _require_model_name(agent, model, rest))
     return ModelChoice(_guess(agent, offered, model, upstreams), model)

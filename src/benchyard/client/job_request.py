@@ -310,7 +310,9 @@ def with_ids(client: SyncNouns, body: Body) -> Body:
         spec["benchmark_id"] = find_benchmark(client, str(benchmark)).id
     if scenarios := spec.get("scenario_ids"):
         spec["scenario_ids"] = [
-            scenario if str(scenario).startswith(_SCENARIO_PREFIX) else find_scenario(client, str(scenario)).id
+            scenario
+            if str(scenario).startswith(_SCENARIO_PREFIX)
+            else find_scenario(client, str(scenario)).id
             for scenario in scenarios
         ]
     return {**body, "spec": spec}

@@ -173,4 +173,6 @@ def find_policy(client: SyncNouns, given: str) -> NetworkPolicyView:
 
 def find_custom_scorer(client: SyncNouns, type: str) -> CustomScorerView | None:
     """Return the custom scorer of a type; None if there is none."""
-    return next((scorer for scorer in client.scenarios.scorers.list(search=type) if scorer.type == type), None)
+    return next(
+        (scorer for scorer in client.scenarios.scorers.list(search=type) if scorer.type == type), None
+    )

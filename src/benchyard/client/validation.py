@@ -218,10 +218,12 @@ def _read(kind: Kind, run_id: str, result: ContractResult | None) -> ValidationA
         if function_result.state == "error" or function_result.score < 1:
             last = (function_result.output.strip().splitlines() or [""])[-1]
             why = function_result.reason or last
-            reasons.append(
-                f"{function_result.scoring_function_name}: {function_result.score:g}{f' ({why[:_SHOWN]})' if why else ''}"
-            )
-    scorers = {function_result.scoring_function_name: function_result.score for function_result in result.scoring_function_results}
+            cause = f" ({why[:_SHOWN]})" if why else ""
+            reasons.append(f"{function_result.scoring_function_name}: {function_result.score:g}{cause}")
+    scorers = {
+        function_result.scoring_function_name: function_result.score
+        for function_result in result.scoring_function_results
+    }
     return ValidationAttempt(
         kind=kind,
         run_id=run_id,
@@ -235,7 +237,8 @@ def _read(kind: Kind, run_id: str, result: ContractResult | None) -> ValidationA
         },
         # A scorer that the answer made fail has a score, and is reported together with the cause.
         has_errors=any(
-            function_result.state == "error" or function_result.cause is not None for function_result in result.scoring_function_results
+            function_result.state == "error" or function_result.cause is not None
+            for function_result in result.scoring_function_results
         ),
     )
 
@@ -292,7 +295,11 @@ class _Search:
         return bool(self._problems[isolation]) and self._was_graded(isolation)
 
     def _was_graded(self, isolation: Isolation) -> bool:
-        tried = [attempt for attempt in self.attempts if (attempt.kind, attempt.isolation) == ("reference", isolation)]
+        tried = [
+            attempt
+            for attempt in self.attempts
+            if (attempt.kind, attempt.isolation) == ("reference", isolation)
+        ]
         is_whole = all(each.score is not None for each in tried)
         return is_whole and any(each.score is not None and each.score < 1 for each in tried)
 
@@ -340,7 +347,9 @@ class _Search:
                 found.append(f"`{strictest}` isolation would give the same scores: prefer it")
             for each, why in self.failed.items():
                 found.append(f"`{each}` isolation would not do: {why}")
-        broken = next((attempt for attempt in self.attempts if attempt.kind == "nothing" and attempt.has_errors), None)
+        broken = next(
+            (attempt for attempt in self.attempts if attempt.kind == "nothing" and attempt.has_errors), None
+        )
         if broken:
             found.append(f"with nothing done a scorer ends in an error: {'; '.join(broken.reasons)}")
         counts = {
@@ -450,7 +459,9 @@ def benchmark_targets(client: SyncNouns, given: str | Path, progress: PushProgre
     check_path_exists(str(given))
     if not (Path(given) / benchmark_file.NAME).exists():
         view = find_benchmark(client, str(given))
-        return [ValidationTarget(definition) for definition in client.benchmarks.definitions(view.id, limit=100)]
+        return [
+            ValidationTarget(definition) for definition in client.benchmarks.definitions(view.id, limit=100)
+        ]
     found = []
     for scenario in benchmark_file.read_benchmark(Path(given)).scenarios:
         if isinstance(scenario, ScenarioDraft):

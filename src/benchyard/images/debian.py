@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchyard.errors import ImageError, UsageError
-from benchyard.images.store import Image, ImageStore, ImageIdentity
+from benchyard.images.store import Image, ImageIdentity, ImageStore
 
 PACKAGES = ("ca-certificates", "curl", "git", "procps", "sudo", "xz-utils")
 """Packages that a devbox needs beyond the smallest Debian."""

@@ -38,7 +38,7 @@ from benchyard.images.imports import ImageImporter, ImportedImage, LayerSource, 
 from benchyard.images.layers import Layers
 from benchyard.images.layouts import file_digest
 
-__all__ = ["HOST_IMAGE", "Image", "ImageStore", "ImageIdentity"]
+__all__ = ["HOST_IMAGE", "Image", "ImageIdentity", "ImageStore"]
 
 HOST_IMAGE = "host"
 """The default image: a view of this machine's own system."""

@@ -178,7 +178,11 @@ class Trial(Record):
 
     def scores_of_revision(self) -> list[float]:
         """Return its scores by the scorers that gave the last one, in order."""
-        own = [earlier_score for earlier_score in self.earlier_scores if earlier_score.scenario_revision == self.scored_revision]
+        own = [
+            earlier_score
+            for earlier_score in self.earlier_scores
+            if earlier_score.scenario_revision == self.scored_revision
+        ]
         return [each for each in (*(record.score for record in own), self.score) if each is not None]
 
     @property

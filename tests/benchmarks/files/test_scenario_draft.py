@@ -165,7 +165,9 @@ def test_a_whole_folder_becomes_a_request(tmp_path: Path) -> None:
         writing_command(StartingFile("data/table.csv", b"a,b\r\n"), "/srv/app"),
         "make prepare",
     ]
-    scorers = {parameter.name: parameter.scorer for parameter in request.scoring_contract.scoring_function_parameters}
+    scorers = {
+        parameter.name: parameter.scorer for parameter in request.scoring_contract.scoring_function_parameters
+    }
     assert scorers["a"] == {"type": "bash_script_scorer", "bash_script": "echo 1\n"}
     assert scorers["c"]["requirements_contents"] == "numpy\n"
     assert scorers["d"] == {

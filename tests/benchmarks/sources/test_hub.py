@@ -194,7 +194,10 @@ def test_a_token_does_not_travel_to_another_host(tmp_path: Path, hub: Hub) -> No
         other.faults.append(Fault(cut_after=700))
         folder = fetch(source(gated=True), tmp_path, SilentProgress(), TOKEN, QUICK)
         assert (folder / PATH).read_bytes() == CONTENT
-        assert [(download.token, download.range) for download in other.downloads] == [(None, None), (None, "bytes=700-")]
+        assert [(download.token, download.range) for download in other.downloads] == [
+            (None, None),
+            (None, "bytes=700-"),
+        ]
     assert {download.token for download in hub.downloads} == {TOKEN}
 
 
@@ -320,9 +323,7 @@ def test_a_token_is_not_sent_in_the_clear(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "address", ["ftp://host", "host", "https://", "https://name:word@host", "http://[::"]
 )
-def test_an_invalid_address_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
+def test_an_invalid_address_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setenv("HF_ENDPOINT", address)
     said = refused(source(), tmp_path)
     assert "HF_ENDPOINT" in said

@@ -139,7 +139,9 @@ def test_a_folder_of_the_task_repository(tmp_path: Path) -> None:
         ({"problem_statement": 7}, "problem_statement"),
     ],
 )
-def test_a_bad_row_is_reported_and_the_others_go_on(changes: dict[str, Any], reason: str, tmp_path: Path) -> None:
+def test_a_bad_row_is_reported_and_the_others_go_on(
+    changes: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
     (tmp_path / "rows.jsonl").write_text(
         json.dumps(row(REPOSITORY, **{"instance_id": "tiny__words-2", **changes}))
         + "\n"

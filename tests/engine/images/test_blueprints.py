@@ -19,7 +19,7 @@ from benchyard.hosts import leaks
 from benchyard.hosts.host import ExecRequest
 from benchyard.images.aliases import Aliases
 from benchyard.images.builders.base import Builder, BuildRecipe, BuiltImage, Log
-from benchyard.images.store import Image, ImageStore, ImageIdentity
+from benchyard.images.store import Image, ImageIdentity, ImageStore
 from benchyard.models.blueprints import Blueprint, BlueprintRequest, BlueprintStatus
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.models.images import AliasView, ImageImportRequest

@@ -12,7 +12,7 @@ from benchyard.engine.network.policies import PROXY_PORT
 from benchyard.errors import NotSupported, NotYet, UsageError
 from benchyard.hosts import leaks
 from benchyard.images.builders.base import BuildRecipe, BuiltImage, Log
-from benchyard.images.store import ImageStore, ImageIdentity
+from benchyard.images.store import ImageIdentity, ImageStore
 from benchyard.models.blueprints import BlueprintStatus
 from benchyard.models.network_policies import NetworkPolicyChange
 from tests.engine.images.test_blueprints import SmallBuilder, ended, made, said

@@ -17,7 +17,7 @@ from benchyard.hosts.build_cgroups import BuildCgroups
 from benchyard.images.builders.base import BuildRecipe, BuiltImage
 from benchyard.images.builders.choice import open_builder
 from benchyard.images.debian import make_debian
-from benchyard.images.store import ImageStore, ImageIdentity
+from benchyard.images.store import ImageIdentity, ImageStore
 from benchyard.models.blueprints import BlueprintRequest
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.testing.server import RunningServer

@@ -32,7 +32,9 @@ def layout(tmp_path: Path, busybox: Path) -> Path:
 def test_an_image_is_pulled_and_built_on(yard: Yard, layout: Path) -> None:
     with serving(layout) as registry:
         reference = f"{registry}/team/busybox:1"
-        image = yard.do(lambda _store, builder: builder.pull(reference, ImageIdentity("pulled"), yard.lines.append))
+        image = yard.do(
+            lambda _store, builder: builder.pull(reference, ImageIdentity("pulled"), yard.lines.append)
+        )
         assert (image.user, image.working_directory, image.env["LANG"]) == ("daemon", "/srv", "C")
         assert MergedView(yard.layers(BuiltImage(image))).find("bin/busybox")
         again = f"{registry}/team/busybox:2"
@@ -44,7 +46,9 @@ def test_an_image_is_pulled_and_built_on(yard: Yard, layout: Path) -> None:
 def test_image_missing_in_a_registry_is_refused(yard: Yard, layout: Path) -> None:
     (layout / "index.json").write_text('{"manifests": [{"digest": "sha256:0"}]}')
     with serving(layout) as registry, pytest.raises(BuildFailed, match=r"cannot be had.*image alias"):
-        yard.do(lambda _store, builder: builder.pull(f"{registry}/no:1", ImageIdentity("x"), yard.lines.append))
+        yard.do(
+            lambda _store, builder: builder.pull(f"{registry}/no:1", ImageIdentity("x"), yard.lines.append)
+        )
     with pytest.raises(UsageError):
         yard.do(lambda _store, builder: builder.pull("No Reference", ImageIdentity("x"), yard.lines.append))
 

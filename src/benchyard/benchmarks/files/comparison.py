@@ -103,7 +103,10 @@ def _value_or_default(owner: Any, name: str, defaults: Mapping[str, Any]) -> Any
 
 
 def _plain(names: Iterable[str], view: Any, wanted: Any, defaults: Mapping[str, Any]) -> list[Difference]:
-    pairs = ((name, _value_or_default(view, name, defaults), _value_or_default(wanted, name, defaults)) for name in names)
+    pairs = (
+        (name, _value_or_default(view, name, defaults), _value_or_default(wanted, name, defaults))
+        for name in names
+    )
     return [(name, old, new) for name, old, new in pairs if (old or None) != (new or None)]
 
 

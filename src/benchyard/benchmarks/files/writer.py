@@ -174,7 +174,9 @@ def _scorer(
         data["file"] = contents.add(f"{folder}scorers/{function.name}.sh", script)
     test_files = scorer.pop("test_files", None) or []
     data |= _without_empty(scorer)
-    return data | _without_empty({"files": list(_test_files(contents, f"{folder}tests/{function.name}", test_files))})
+    return data | _without_empty(
+        {"files": list(_test_files(contents, f"{folder}tests/{function.name}", test_files))}
+    )
 
 
 def _test_files(contents: FolderContents, folder: str, files: list[Any]) -> Iterator[dict[str, str]]:

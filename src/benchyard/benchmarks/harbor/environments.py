@@ -121,7 +121,9 @@ def user_and_directory_of(text: str) -> UserAndDirectory:
     return here
 
 
-def _user_and_directory_after(here: UserAndDirectory, each: Instruction, values: Mapping[str, str]) -> UserAndDirectory:
+def _user_and_directory_after(
+    here: UserAndDirectory, each: Instruction, values: Mapping[str, str]
+) -> UserAndDirectory:
     """Return the working directory and user after an instruction."""
     if each.name == "WORKDIR":
         path = _filled(each.rest.strip(), values)

@@ -199,7 +199,10 @@ class _Maker:
             "artifacts": self._artifacts() or None,
             "multi_step_reward_strategy": (view.reward_strategy or "mean") if view.steps else None,
             "task": {"name": task_name(view), "keywords": []},
-            "metadata": {**plain, unmapped_parts.SECTION: self._benchyard_table().model_dump(exclude_none=True)},
+            "metadata": {
+                **plain,
+                unmapped_parts.SECTION: self._benchyard_table().model_dump(exclude_none=True),
+            },
             "agent": {
                 "timeout_sec": view.agent_timeout_sec,
                 "user": self.user.username,

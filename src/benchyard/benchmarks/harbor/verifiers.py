@@ -153,7 +153,11 @@ def tests_of(
     parts = [_part(tests, function) for function in functions]
     directory = view.environment.working_directory if view.environment else None
     where = f"cd -- {shlex.quote(directory)} || exit 1" if directory else 'cd -- "$HOME" || exit 1'
-    head = _HEAD.format(directory=where) + _lines_that_offer_the_command(tests, functions) + (_UV if tests.needs_uv else "")
+    head = (
+        _HEAD.format(directory=where)
+        + _lines_that_offer_the_command(tests, functions)
+        + (_UV if tests.needs_uv else "")
+    )
     tail = _TAIL.replace("SEVERAL", "1" if len(functions) > 1 else "0")
     script = "\n".join([head, *parts]) + tail
     return {TEST_SCRIPT: PackedFile(script.encode(), _PROGRAM), **tests.files}
@@ -209,7 +213,9 @@ def _lines_for_exit_status(tests: _Tests, function: ScoringFunction, path: str) 
     )
 
 
-def _lines_for_printed_score(tests: _Tests, function: ScoringFunction, command: str, params: Any = None) -> str:
+def _lines_for_printed_score(
+    tests: _Tests, function: ScoringFunction, command: str, params: Any = None
+) -> str:
     name = function.name
     ran = _run(name, command)
     return f"{tests.context(function, params)}{ran}told {name}\nprinted {name} {function.weight!r}\n"

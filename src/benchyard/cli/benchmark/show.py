@@ -169,7 +169,12 @@ def show_benchmark(given: str, item: str | None, output: str) -> None:
             for line in _categories(definitions):
                 click.echo(line)
             rows = [
-                [definition.id, clean(definition.name), definition.isolation, clean(definition.isolation_reason)]
+                [
+                    definition.id,
+                    clean(definition.name),
+                    definition.isolation,
+                    clean(definition.isolation_reason),
+                ]
                 for definition in definitions
             ]
             print_table(["SCENARIO", "NAME", "ISOLATION", "WHY"], rows, Narrow(["NAME"], ["SCENARIO", "WHY"]))
@@ -180,7 +185,12 @@ def show_benchmark(given: str, item: str | None, output: str) -> None:
 def _find_item(client: Client, view: BenchmarkView, given: str) -> ScenarioView:
     """Return the scenario of a benchmark with that name, with or without the benchmark's name before it."""
     for definition in client.benchmarks.definitions(view.id, limit=1000):
-        if given in (definition.id, definition.name, definition.name.rpartition("/")[2], definition.name.partition("/")[2]):
+        if given in (
+            definition.id,
+            definition.name,
+            definition.name.rpartition("/")[2],
+            definition.name.partition("/")[2],
+        ):
             return definition
     raise NotFound(f"{view.name} has no scenario {given!r}; see `benchyard benchmark show {view.name}`")
 

@@ -134,6 +134,8 @@ def _row(result: ScenarioValidation) -> list[str]:
 
 def _scores(result: ScenarioValidation, kind: str) -> str:
     found = [
-        attempt.score for attempt in result.attempts if (attempt.kind, attempt.isolation) == (kind, result.isolation)
+        attempt.score
+        for attempt in result.attempts
+        if (attempt.kind, attempt.isolation) == (kind, result.isolation)
     ]
     return ", ".join("-" if score is None else f"{score:g}" for score in found) or "not tried"

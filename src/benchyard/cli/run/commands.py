@@ -147,7 +147,9 @@ def list_(
             filters["own"] = False
         names = _Names(client)
         if kind != "benchmark" and benchmark is None and word in (None, *RunState):
-            listed = client.scenarios.runs.list(limit=min(limit, PAGE), **_without_unset({**filters, **of_scenarios}))
+            listed = client.scenarios.runs.list(
+                limit=min(limit, PAGE), **_without_unset({**filters, **of_scenarios})
+            )
             found += [_scenario_row(each, names) for each in islice(listed, limit)]
         if kind != "scenario" and not scenario and not parent and word in (None, *_BENCHMARK_RUN_STATES):
             id = find_benchmark(client, benchmark).id if benchmark else None

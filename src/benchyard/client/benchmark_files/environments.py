@@ -86,7 +86,11 @@ def policy_id(client: SyncNouns, access: NetworkAccess, *, dry_run: bool) -> str
 
 
 def _known_policy(client: SyncNouns, name: str) -> NetworkPolicyView | None:
-    named = (network_policy for network_policy in client.network_policies.list(name=name) if network_policy.name == name)
+    named = (
+        network_policy
+        for network_policy in client.network_policies.list(name=name)
+        if network_policy.name == name
+    )
     return find_one(named, name, "policy")
 
 

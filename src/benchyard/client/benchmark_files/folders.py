@@ -75,7 +75,9 @@ def push_benchmark(
     """Push a benchmark's own scenarios, then the benchmark; the last result is that of the benchmark."""
     # Resolve names before any change: an unknown name must not leave half a benchmark.
     known = {
-        scenario: scenario_id_of(client, scenario) for scenario in draft.scenarios if isinstance(scenario, NamedScenario)
+        scenario: scenario_id_of(client, scenario)
+        for scenario in draft.scenarios
+        if isinstance(scenario, NamedScenario)
     }
     done = []
     ids = []

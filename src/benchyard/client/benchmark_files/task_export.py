@@ -209,9 +209,13 @@ class _Exporter:
 
     def _programs_of(self, view: ScenarioView, attachments: Attachments) -> ScorerPrograms:
         contracts = [view.scoring_contract, *(each.scoring_contract for each in view.steps or [])]
-        scorers = [parameter.scorer for one in contracts if one for parameter in one.scoring_function_parameters]
+        scorers = [
+            parameter.scorer for one in contracts if one for parameter in one.scoring_function_parameters
+        ]
         custom = {}
-        for type in {str(scorer["custom_scorer_type"]) for scorer in scorers if scorer.get("custom_scorer_type")}:
+        for type in {
+            str(scorer["custom_scorer_type"]) for scorer in scorers if scorer.get("custom_scorer_type")
+        }:
             known = find_custom_scorer(self._client, type)
             if known is not None:
                 custom[type] = known.bash_script

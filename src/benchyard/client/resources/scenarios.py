@@ -19,7 +19,12 @@ from benchyard.client.resources.runs import ScenarioRuns
 from benchyard.models.removals import DeletedView
 from benchyard.models.reports.trends import ScenarioHistoryView
 from benchyard.models.runs import ScenarioRunView
-from benchyard.models.scenarios import CustomScorerView, ScenarioEnvironment, ScenarioView, ScorerValidationView
+from benchyard.models.scenarios import (
+    CustomScorerView,
+    ScenarioEnvironment,
+    ScenarioView,
+    ScorerValidationView,
+)
 
 _SCORERS_PATH = "/v1/scenarios/scorers"
 

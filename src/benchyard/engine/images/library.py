@@ -228,7 +228,9 @@ class ImageLibrary:
         with self._imports.under_way(identity):
             return await self._import(request, identity, asyncio.Event())
 
-    async def _import(self, request: ImageImportRequest, identity: ImageIdentity, at_hand: asyncio.Event) -> ImageView:
+    async def _import(
+        self, request: ImageImportRequest, identity: ImageIdentity, at_hand: asyncio.Event
+    ) -> ImageView:
         async with archive_in_turn(self._tools, request, self._importing, at_hand) as source:
             if made := await self._earlier_result(identity):
                 return made
@@ -282,7 +284,9 @@ class ImageLibrary:
 
     async def pull(self, request: ImagePullRequest, asked: Caller) -> ImageView:
         """Pull an image from its registry; raises BuildFailed if that is impossible."""
-        identity = ImageIdentity(request.name or request.reference.partition("@")[0], asked.id, asked.request_hash)
+        identity = ImageIdentity(
+            request.name or request.reference.partition("@")[0], asked.id, asked.request_hash
+        )
         check_name(identity.name)
         normal_reference(request.reference)
         async with self._importing:

@@ -116,7 +116,9 @@ async def make(tools: EngineContext, plan: StandInPlan, identity: ImageIdentity,
                 settings.build_seconds, settings.build_disk_bytes, settings.build_memory_bytes
             ),
         )
-        told = ImageIdentity(identity.name, identity.id, identity.request_hash, f"{plan.reference}: {made.description}")
+        told = ImageIdentity(
+            identity.name, identity.id, identity.request_hash, f"{plan.reference}: {made.description}"
+        )
         return (await tools.builder.build(recipe, told, log)).image
 
 

@@ -96,7 +96,9 @@ class TrialEvidence:
         found = [] if trajectory is None else [("trajectory", trajectory, MOST_TRAJECTORY_BYTES)]
         # Only the server's own record of calls: others may be no such file.
         own = (
-            trace for trace in run.traces if trace.name == CALLS_NAME and self._traces.is_free(run, trace.name)
+            trace
+            for trace in run.traces
+            if trace.name == CALLS_NAME and self._traces.is_free(run, trace.name)
         )
         return [*found, *(("calls", each, MOST_CALLS_BYTES) for each in own)]
 

@@ -56,7 +56,9 @@ class JobRescorings:
         number = job.rescoring.number + 1 if job.rescoring else 1
         rescoring = JobRescoring(number=number, trial_ids=kept, pruned=pruned, times=request.times)
         job = await self._job_store.job(
-            job.with_request(request_id).model_copy(update={"rescoring": rescoring, "rescoring_state": "running"}),
+            job.with_request(request_id).model_copy(
+                update={"rescoring": rescoring, "rescoring_state": "running"}
+            ),
             "scored again",
         )
         self._start(job)
@@ -112,7 +114,11 @@ def rescored_trial(trial: Trial, run: ScenarioRun) -> Trial:
     result = run.result
     if run.rescoring_failure or result is None:
         return trial.model_copy(update={"rescore_note": run.rescoring_failure or "nothing was scored"})
-    wrong = [function_result for function_result in result.scoring_function_results if function_result.state == "error"]
+    wrong = [
+        function_result
+        for function_result in result.scoring_function_results
+        if function_result.state == "error"
+    ]
     if wrong:
         return trial.model_copy(
             update={"rescore_note": f"{wrong[0].scoring_function_name}: {wrong[0].reason}"}

@@ -174,7 +174,10 @@ class Jobs:
         known: dict[tuple[str | None, str | None], list[str]] = {}
         found: Counter[str] = Counter()
         for scenario in scenarios:
-            key = scenario.environment.blueprint_id if scenario.environment else None, scenario.scoring_blueprint_id
+            key = (
+                scenario.environment.blueprint_id if scenario.environment else None,
+                scenario.scoring_blueprint_id,
+            )
             if key not in known:
                 known[key] = await self._prerequisites.unbuilt(scenario)
             found.update(known[key])

@@ -420,7 +420,11 @@ async def score(context: TrialContext) -> ContractResult:
         raise failure_of_devbox(await _look_at_devbox(context))
     if result.rounds:
         context.note_round(score=result.rounds[-1].score, rewards=result.rounds[-1].rewards)
-    wrong = [function_result for function_result in result.scoring_function_results if function_result.state == "error"]
+    wrong = [
+        function_result
+        for function_result in result.scoring_function_results
+        if function_result.state == "error"
+    ]
     if not wrong:
         return result
     devbox = await _look_at_devbox(context)

@@ -23,7 +23,11 @@ def suspicions(
         return []
     reference = reference or ReferenceReport(id="", create_time_ms=0)
     found = list(result.suspicions)
-    found += [function_result.suspect for function_result in result.scoring_function_results if function_result.suspect and function_result.score > 0]
+    found += [
+        function_result.suspect
+        for function_result in result.scoring_function_results
+        if function_result.suspect and function_result.score > 0
+    ]
     found += _files_opened_outside(report, reference)
     if result.isolation in ("clean", "live"):
         found += _without_programs(report, reference)

@@ -87,7 +87,9 @@ class Benchmarks:
 
         def fields(benchmark: Benchmark) -> dict[str, Any]:
             wanted = [
-                repeat for repeat in _without_repeats([*benchmark.scenario_ids, *added]) if repeat not in removed
+                repeat
+                for repeat in _without_repeats([*benchmark.scenario_ids, *added])
+                if repeat not in removed
             ]
             if len(wanted) > MAX_SCENARIOS:
                 raise UsageError(f"a benchmark has at most {MAX_SCENARIOS} scenarios")

@@ -87,7 +87,9 @@ class CustomScorers:
     async def scripts(self, functions: Iterable[ScoringFunction]) -> dict[str, CustomScorer]:
         """Return the registered custom scorers that functions name, by type."""
         found = {}
-        for name in {str(function.scorer.get("custom_scorer_type")) for function in functions if _is_custom(function)}:
+        for name in {
+            str(function.scorer.get("custom_scorer_type")) for function in functions if _is_custom(function)
+        }:
             scorer = await self.records.find_named(name)
             if scorer is not None:
                 found[name] = scorer

@@ -19,8 +19,8 @@ from benchyard.engine.trajectories.step_index import (
     IndexHead,
     StepSpan,
     packed_table,
-    table_range,
     spans_in,
+    table_range,
 )
 from benchyard.errors import NotFound, UsageError, WorkerFailed
 from benchyard.gateway.trajectory.documents import MOST_BYTES

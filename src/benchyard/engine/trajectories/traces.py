@@ -67,7 +67,9 @@ class Traces:
 
     def is_free(self, run: ScenarioRun, name: str) -> bool:
         """Tell whether the server's own trace with this name exists, or can be stored."""
-        return all(trace.object_id == self._own_id(run.id, name) for trace in run.traces if trace.name == name)
+        return all(
+            trace.object_id == self._own_id(run.id, name) for trace in run.traces if trace.name == name
+        )
 
     async def content(self, run_id: str, name: str) -> AsyncIterator[bytes]:
         """Return the bytes of a trace, without the secrets of the run; raises NotFound."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 from benchyard.gateway.calls import TokenUsage
-from benchyard.gateway.dialects.entries import MessageFile, ConversationEntry, plain_json
+from benchyard.gateway.dialects.entries import ConversationEntry, MessageFile, plain_json
 from benchyard.gateway.dialects.values import fields, items, parse_json, text
 
 Refusal = Literal["auth", "forbidden", "budget", "too_large", "bad_request", "unavailable"]

@@ -131,9 +131,7 @@ class ReplyContent:
     """True if the reply came to its end, so that its usage is complete."""
 
 
-def read_answer(
-    dialect: Dialect, status: int, kind: str, data: bytes, *, bare: bool = False
-) -> ReplyContent:
+def read_answer(dialect: Dialect, status: int, kind: str, data: bytes, *, bare: bool = False) -> ReplyContent:
     """Parse a reply of this status and content type; `bare` drops the content of a stream."""
     try:
         return _read_answer(dialect, status, kind, data, bare=bare)

@@ -193,7 +193,9 @@ async def _pass_back(
     return answer
 
 
-async def _masked_chunks(incoming: BufferedResponse, searched: masks.KeySearch | None) -> AsyncIterator[bytes]:
+async def _masked_chunks(
+    incoming: BufferedResponse, searched: masks.KeySearch | None
+) -> AsyncIterator[bytes]:
     """Yield the body of an answer without keys; raises KeyShown if a key cannot be masked."""
     async for chunk in _chunks(incoming):
         if searched is None:

@@ -245,7 +245,9 @@ class UpstreamClient:
         return _LibraryResponse(fetched)
 
 
-async def _is_worth_waiting(outgoing: UpstreamRequest, incoming: BufferedResponse, pool: RateLimitPool) -> bool:
+async def _is_worth_waiting(
+    outgoing: UpstreamRequest, incoming: BufferedResponse, pool: RateLimitPool
+) -> bool:
     """Tell whether to retry after an answer that asks to wait; reads the beginning of its body."""
     try:
         incoming.begun = await incoming.response.read()

@@ -33,7 +33,7 @@ from benchyard.images.image import Image
 from benchyard.images.imports import ImportedImage, LayerSource
 from benchyard.images.layers import Layers
 from benchyard.images.layouts import read_layout
-from benchyard.images.store import ImageStore, ImageIdentity
+from benchyard.images.store import ImageIdentity, ImageStore
 
 _ENV = '{{range .Config.Env}}{{json .}}{{"\\n"}}{{end}}'
 _DIGESTS = "{{range .RootFS.Layers}}{{println .}}{{end}}"

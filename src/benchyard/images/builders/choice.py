@@ -14,7 +14,7 @@ from benchyard.images.builders.buildkit import BuildKitBuilder
 from benchyard.images.builders.docker_tool import DockerEngine, find_engine
 from benchyard.images.builders.engine_builder import EngineBuilder
 from benchyard.images.builders.processes import BuildGroups
-from benchyard.images.store import Image, ImageStore, ImageIdentity
+from benchyard.images.store import Image, ImageIdentity, ImageStore
 
 KINDS = ("auto", "buildah", "docker")
 _BUILDAH = (

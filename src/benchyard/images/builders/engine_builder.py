@@ -24,7 +24,7 @@ from benchyard.images.dockerfile.bases import Bases
 from benchyard.images.dockerfile.parser import Instruction, parse_dockerfile, without_frontend
 from benchyard.images.imports import LayerSource
 from benchyard.images.references import normal_reference
-from benchyard.images.store import Image, ImageStore, ImageIdentity
+from benchyard.images.store import Image, ImageIdentity, ImageStore
 
 T = TypeVar("T")
 _REPLAYED_LINES = 10_000

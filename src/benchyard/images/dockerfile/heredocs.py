@@ -91,7 +91,9 @@ class HeredocRewriter:
         name = words[2].lower() if len(words) == 3 else str(len(self._stages))
         before = next((stage for each, stage in self._stages if each == base.lower()), None)
         env = dict(before.env) if before else dict(bases.get(base, {}))
-        self._stages.append((name, DockerfileEnvironment(env, {}, before.shell if before else _DEFAULT_SHELL)))
+        self._stages.append(
+            (name, DockerfileEnvironment(env, {}, before.shell if before else _DEFAULT_SHELL))
+        )
 
     def _inside(self, instruction: Instruction, stage: DockerfileEnvironment) -> list[str] | None:
         match instruction.name:

@@ -317,7 +317,9 @@ class _Reader:
             raise instruction_error(instruction, f"{name} needs an argument")
         if name not in _WITH_HEREDOCS or rest.startswith("["):
             return instruction
-        heredocs = tuple(self._heredoc(instruction, *opened) for opened in _heredocs_of_line(rest, self.escape))
+        heredocs = tuple(
+            self._heredoc(instruction, *opened) for opened in _heredocs_of_line(rest, self.escape)
+        )
         return Instruction(first, self._at, name, flags, rest, heredocs)
 
     def _heredoc(self, instruction: Instruction, name: str, chomped: bool, expanded: bool) -> Heredoc:  # noqa: FBT001

@@ -77,7 +77,9 @@ def main(item: str, answer: str, target: str) -> None:
         content = file.read(MOST_ANSWER_BYTES + 1)
     if len(content) > MOST_ANSWER_BYTES:
         raise SystemExit(f"{answer} has more than {MOST_ANSWER_BYTES} bytes")
-    Path(target).write_text(json.dumps(runner_input(json.loads(Path(item).read_bytes()), content)), encoding="utf-8")
+    Path(target).write_text(
+        json.dumps(runner_input(json.loads(Path(item).read_bytes()), content)), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -248,7 +248,9 @@ def _tool(words: list[str], found: _Found) -> None:
     options, others = _options(words, _TAKING_VALUES, stops=True)
     _with(options, found)
     _pythons(options, found)
-    beside = [requirement for name, value in options if name == _FROM for requirement in _rebuilt_requirement(value)]
+    beside = [
+        requirement for name, value in options if name == _FROM for requirement in _rebuilt_requirement(value)
+    ]
     if others and not beside:
         name, _, version = others[0].partition("@")
         beside = _rebuilt_requirement(f"{name}=={version}" if version and version != "latest" else name)

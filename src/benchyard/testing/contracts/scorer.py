@@ -459,7 +459,9 @@ class PrintingContract(ScorerContract):
         assert dict(zip(SCORES, await self.scores(yard, *cases), strict=True)) == SCORES
 
     @contract()
-    async def test_a_last_line_that_is_not_a_score_is_an_error_with_that_line(self, yard: DriverFixture) -> None:
+    async def test_a_last_line_that_is_not_a_score_is_an_error_with_that_line(
+        self, yard: DriverFixture
+    ) -> None:
         cases = [self.script(self.scripts.programs[name]) for name in UNUSABLE]
         for (name, result), graded in zip(UNUSABLE.items(), await self.grade(yard, *cases), strict=True):
             assert isinstance(graded, ScorerFailed), (name, graded)
