@@ -12,7 +12,7 @@ from benchyard.hosts.build_cgroups import BuildCgroups
 from benchyard.images.builders.base import Builder, BuildRecipe
 from benchyard.images.builders.choice import open_builder
 from benchyard.images.builders.engine_storage import EngineStorage
-from benchyard.images.store import ImageStore, Label
+from benchyard.images.store import ImageIdentity, ImageStore
 from perf.measure import interleave
 from perf.options import Options
 from perf.page import heading, table
@@ -95,7 +95,7 @@ class _Ours:
         text = _DOCKERFILE.format(base=_BASE, number=next(self._numbers))
         recipe = BuildRecipe(text, context=self._context)
         lines: list[str] = []
-        self._runner.run(self._builder.build(recipe, Label("measured"), lines.append))
+        self._runner.run(self._builder.build(recipe, ImageIdentity("measured"), lines.append))
 
     async def _opened(self, folder: Path, root: Path) -> Builder:
         store = ImageStore(folder, LocalTrees())

@@ -57,7 +57,7 @@ class BenchyardError(Exception):
 
 
 class UsageError(BenchyardError):
-    """The caller asked for something impossible."""
+    """The caller requested something impossible."""
 
     code = "bad_request"
     http_status = 400
@@ -120,13 +120,13 @@ class TooMany(UsageError):
 
 
 class ScenarioError(UsageError):
-    """A scenario lacks what is to be done with it, such as a reference output to apply."""
+    """A scenario lacks a part that is needed, such as a reference output to apply."""
 
     code = "scenario_error"
 
 
 class DatasetError(UsageError):
-    """Data of a public benchmark cannot be fetched or read, or is not what it should be."""
+    """Data of a public benchmark cannot be fetched or read, or is not as expected."""
 
     code = "dataset_error"
     exit_code = 16
@@ -170,7 +170,7 @@ class DevboxGone(DevboxError):
 
 
 class NotSupported(DevboxError):
-    """The driver, or the mode it is in, cannot do the thing that was asked for."""
+    """The driver, or the mode it is in, cannot do the requested thing."""
 
     code = "not_supported"
     http_status = 400
@@ -231,7 +231,7 @@ class ScorerFailed(BenchyardError):
     ) -> None:
         super().__init__(message, **details)
         self.cause = cause
-        """Whose failure it is, where no answer can have caused it; None where one may have."""
+        """The part at fault if no answer can have caused the failure; None if one may have."""
 
 
 class WorkerFailed(ScorerFailed):
@@ -241,7 +241,7 @@ class WorkerFailed(ScorerFailed):
 
 
 class InstallFailed(BenchyardError):
-    """An agent could not be installed; the message has the last lines of what the installer said."""
+    """An agent could not be installed; the message has the last lines of the installer's output."""
 
     code = "install_failed"
     exit_code = 15

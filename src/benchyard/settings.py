@@ -31,7 +31,7 @@ class Setting:
     above: float | None = None
     most: float | None = None
     there: Literal["file", "folder"] | None = None
-    """What a path must lead to."""
+    """Kind of file that a path must lead to."""
     parse: Callable[[str], object] | None = None
     """Makes the value of a text, raising UsageError; of a mapping, a name and its value."""
 
@@ -304,7 +304,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class SettingField:
-    """A setting with what its declaration says."""
+    """A setting with the facts of its declaration."""
 
     name: str
     kind: Any
@@ -313,7 +313,7 @@ class SettingField:
     """None also if it has none."""
     setting: Setting
     collection: Callable[[Any], Any] | None = None
-    """What several values are put into; None if there is one."""
+    """Type that several values are put into; None if there is one value."""
 
     @property
     def option(self) -> str:

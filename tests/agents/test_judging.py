@@ -97,7 +97,7 @@ def test_recovered_errors_and_model_text_are_not_failures(name: str, events: lis
 
 
 @pytest.mark.parametrize("name", ["goose", "mini-swe-agent"])
-def test_where_nothing_else_tells_the_last_call_does(name: str) -> None:
+def test_the_last_call_decides_where_nothing_else_does(name: str) -> None:
     assert "no money" in (judged(name, last_error="no money") or "")
     assert judged("codex", {"type": "turn.completed"}, last_error="no money") is None
 

@@ -10,7 +10,7 @@ from benchyard.testing.contracts.agent import scenario, task
 DIFF = "--- a/answer.txt\n+++ b/answer.txt\n@@ -1 +1 @@\n-not yet\n+done\n"
 
 
-def test_only_what_is_known_is_filled_in() -> None:
+def test_only_known_placeholders_are_filled_in() -> None:
     values = {"prompt_file": "/p", "model": "a b'c"}
     assert placeholders.fill("x {prompt_file} {model}", values) == "x /p 'a b'\"'\"'c'"
     for literal in ("{unknown}", "${prompt_file}", "{ prompt_file }", "{}", "{a,b}", "awk '{print $1}'"):
@@ -18,7 +18,7 @@ def test_only_what_is_known_is_filled_in() -> None:
     assert placeholders.fill("{model}", {"model": "{prompt_file}", "prompt_file": "/p"}) == "'{prompt_file}'"
 
 
-def test_the_contract_is_told_in_the_environment() -> None:
+def test_the_environment_states_the_contract() -> None:
     assert contract_env(task(model=None, prompt="p")) == {
         "BENCHYARD_PROMPT_FILE": "/run/benchyard/prompt.md",
         "BENCHYARD_LOGS": "/logs/agent",
@@ -30,14 +30,14 @@ def test_the_contract_is_told_in_the_environment() -> None:
     assert contract_env(task(model="m"))["BENCHYARD_MODEL"] == "m"
 
 
-def test_a_prompt_that_fits_no_variable_is_in_none() -> None:
+def test_a_prompt_that_cannot_be_a_variable_is_left_out() -> None:
     longest = "é" * (MOST_PROMPT_BYTES // 2 - 1)
     assert contract_env(task(prompt=longest))["BENCHYARD_PROMPT"] == longest
     for prompt in (longest + "é", "a\0b", "\ud800"):
         assert "BENCHYARD_PROMPT" not in contract_env(task(prompt=prompt))
 
 
-def test_the_oracle_applies_what_there_is() -> None:
+def test_the_oracle_applies_every_kind_of_reference() -> None:
     oracle = catalog.make("oracle", {})
     patch = oracle.launch(task(scenario=scenario(reference_output=DIFF)))
     assert patch is not None

@@ -35,7 +35,7 @@ def refused(agent: str, offered: tuple[str, ...], model: str | None, *upstreams:
         ("mine/a/b", "mine", "a/b"),
     ],
 )
-def test_a_prefix_wins_and_else_the_name_tells(model: str, provider: str, name: str) -> None:
+def test_a_prefix_wins_over_the_name(model: str, provider: str, name: str) -> None:
     assert choose("opencode", STANDARD, model, ["mine"]) == ModelChoice(provider, name)
 
 
@@ -43,7 +43,7 @@ def test_an_upstream_of_the_servers_own_may_be_called_like_a_provider() -> None:
     assert choose("codex", ("openai",), "anthropic/x", ["anthropic"]) == ModelChoice("anthropic", "x")
 
 
-def test_the_only_provider_takes_what_nobody_else_claims() -> None:
+def test_the_only_provider_takes_unclaimed_models() -> None:
     assert choose("codex", ("openai",), "llama-4") == ModelChoice("openai", "llama-4")
     assert choose("codex", ("openai",), "meta/llama-4") == ModelChoice("openai", "meta/llama-4")
 
@@ -68,7 +68,7 @@ def test_every_public_agent_needs_a_model(name: str) -> None:
     assert agent.choose("mine/m", ["mine"]) == ModelChoice("mine", "m")
 
 
-def test_agents_that_ask_no_model_choose_none() -> None:
+def test_agents_without_a_model_choose_none() -> None:
     for name, kwargs in (("nop", {}), ("oracle", {}), ("command", {"run": "x"})):
         assert catalog.make(name, kwargs).choose("anything") is None
 
@@ -102,7 +102,7 @@ def test_a_key_is_there_as_a_secret_or_as_a_variable() -> None:
         ("house/any", "house", "any"),
     ],
 )
-def test_some_models_tell_by_themselves_who_is_asked(model: str, provider: str, name: str) -> None:
+def test_some_models_imply_their_provider(model: str, provider: str, name: str) -> None:
     assert choice_by_name(model, ["house"]) == ModelChoice(provider, name)
 
 

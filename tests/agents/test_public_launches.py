@@ -38,7 +38,7 @@ def launched(name: str, provider: str, model: str = "m", **more: Any) -> Launch:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_a_prompt_of_any_length_is_no_argument_and_no_variable(name: str) -> None:
+def test_a_prompt_of_any_length_is_neither_an_argument_nor_a_variable(name: str) -> None:
     launch = made(name).launch(task(prompt=LONG))
     assert launch is not None
     assert len(launch.command.encode()) < 10_000
@@ -162,7 +162,7 @@ def test_goose_reaches_every_provider_by_its_host(provider: str, called: str, ho
     assert "--max-turns 4 -i /run/benchyard/prompt.md" in launch.command
 
 
-def test_gemini_cli_is_told_how_it_logs_in() -> None:
+def test_gemini_cli_gets_its_kind_of_login() -> None:
     launch = launched("gemini-cli", "google", "gemini-x", kwargs={"max_turns": "4"})
     assert launch.env["GEMINI_API_KEY"] == TOKEN
     assert launch.env["GOOGLE_GEMINI_BASE_URL"] == URL

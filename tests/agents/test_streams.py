@@ -30,7 +30,7 @@ def test_the_last_of_a_type_is_found() -> None:
     assert output_events.last(found, "c") is None
 
 
-def test_an_error_is_told_in_one_line() -> None:
+def test_an_error_is_reported_in_one_line() -> None:
     assert output_events.error_line("a\n b") == "a b"
     assert output_events.error_line({"message": "no such model"}) == "no such model"
     assert output_events.error_line({"data": {"message": "no such model"}}) == "no such model"
@@ -51,6 +51,6 @@ def test_results_of_tools_are_texts_or_parts() -> None:
 @given(JSON, st.lists(st.text(max_size=8), max_size=3))
 def test_anything_can_be_looked_into(value: Any, path: list[str]) -> None:
     output_events.dig(value, *path)
-    assert all(isinstance(each, dict) for each in output_events.parts(value, *path))
+    assert all(isinstance(part, dict) for part in output_events.parts(value, *path))
     assert isinstance(output_events.error_line(value), str)
     assert isinstance(output_events.text_of(value), str)

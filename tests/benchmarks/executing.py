@@ -33,11 +33,20 @@ def both(
         if each.score is None:
             # Shown with a test that fails: why it has none is nowhere else.
             logging.getLogger(__name__).warning("%s: %s", each.scenario_name, each.failure_reason)
-    for each in oracle.scenario_outcomes:
-        assert each.suspicions == [], (each.scenario_name, each.suspicions)
+    for scenario_outcome in oracle.scenario_outcomes:
+        assert scenario_outcome.suspicions == [], (
+            scenario_outcome.scenario_name,
+            scenario_outcome.suspicions,
+        )
     return (
-        {each.scenario_name: each.score for each in oracle.scenario_outcomes},
-        {each.scenario_name: each.score for each in nop.scenario_outcomes},
+        {
+            scenario_outcome.scenario_name: scenario_outcome.score
+            for scenario_outcome in oracle.scenario_outcomes
+        },
+        {
+            scenario_outcome.scenario_name: scenario_outcome.score
+            for scenario_outcome in nop.scenario_outcomes
+        },
     )
 
 

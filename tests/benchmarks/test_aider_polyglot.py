@@ -47,7 +47,7 @@ def shown(draft: ScenarioDraft) -> list[str]:
     assert environment is not None
     assert environment.launch_parameters is not None
     commands = environment.launch_parameters.launch_commands or []
-    files = [starting_file_of(each, environment.working_directory) for each in commands]
+    files = [starting_file_of(command, environment.working_directory) for command in commands]
     return [file.path for file in files if file]
 
 
@@ -70,15 +70,15 @@ def test_tests_and_examples_are_not_in_the_devbox(tmp_path: Path) -> None:
     exercises.rust(tmp_path / "b")
     exercises.cpp(tmp_path / "c")
     drafts = [one(tmp_path / each, tmp_path / "work") for each in "abc"]
-    assert [shown(each) for each in drafts] == [
+    assert [shown(draft) for draft in drafts] == [
         ["double.py"],
         ["Cargo.toml", "src/lib.rs"],
         ["CMakeLists.txt", "double_it.cpp", "double_it.h"],
     ]
-    kept = [sorted(path for path, _ in unpack_files(each.attachments["exercise"])) for each in drafts]
+    kept = [sorted(path for path, _ in unpack_files(draft.attachments["exercise"])) for draft in drafts]
     assert kept[0] == ["double.py", "double_test.py"]
     assert "test/catch.hpp" in kept[2]
-    assert [each.request.answer_paths for each in drafts] == [
+    assert [draft.request.answer_paths for draft in drafts] == [
         ["/app/double"],
         ["/app/double"],
         ["/app/double-it"],
@@ -109,12 +109,12 @@ def test_an_image_for_each_language_or_the_servers_own_tools(tmp_path: Path) -> 
     exercises.python(tmp_path, "twice")
     exercises.rust(tmp_path)
     images = [each for each in read(tmp_path, tmp_path / "work") if isinstance(each, ScenarioDraft)]
-    assert [each.origin.kind for each in images] == ["dockerfile"] * 3
-    assert len({each.folder.path for each in images}) == 2
+    assert [image.origin.kind for image in images] == ["dockerfile"] * 3
+    assert len({image.folder.path for image in images}) == 2
     assert images[0].folder.text("Dockerfile").startswith("FROM python:3.11")
     hosts = [each for each in read(tmp_path, tmp_path / "work", "host") if isinstance(each, ScenarioDraft)]
-    assert [each.origin.kind for each in hosts] == [None] * 3
-    assert all("own tools" in (each.request.metadata or {})["substitutes"] for each in hosts)
+    assert [host.origin.kind for host in hosts] == [None] * 3
+    assert all("own tools" in (host.request.metadata or {})["substitutes"] for host in hosts)
 
 
 def test_broken_exercises_are_named_and_the_rest_is_loaded(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_exercises_that_doing_nothing_passes_say_so(tmp_path: Path) -> None:
         for each in read(data, tmp_path / "work")
         if isinstance(each, ScenarioDraft)
     ]
-    declared = {each.request.name: each.request.nop_score for each in drafts if each.request.nop_score}
+    declared = {draft.request.name: draft.request.nop_score for draft in drafts if draft.request.nop_score}
     names = (
         "go-ledger",
         "go-markdown",
@@ -260,11 +260,11 @@ def graded(server: RunningServer, data: Path) -> dict[str, dict[str, tuple[float
         job = client.jobs.create({"spec": spec})
         ended = client.jobs.wait(job.id, timeout=_PATIENCE_SECONDS)
         outcomes = ended.benchmark_outcomes or []
-        assert [each.agent_name for each in outcomes] == ["oracle", "nop"]
+        assert [outcome.agent_name for outcome in outcomes] == ["oracle", "nop"]
         return {
             agent.agent_name: {
-                each.scenario_name.partition("/")[2]: _passes(each.attempts[0])
-                for each in agent.scenario_outcomes
+                scenario_outcome.scenario_name.partition("/")[2]: _passes(scenario_outcome.attempts[0])
+                for scenario_outcome in agent.scenario_outcomes
             }
             for agent in outcomes
         }

@@ -60,7 +60,7 @@ def test_each_form_of_a_row_is_read(tmp_path: Path, item: str) -> None:
         ("x.jsonl", None),
     ],
 )
-def test_the_year_is_told_by_the_file_where_no_row_does(tmp_path: Path, path: str, year: str | None) -> None:
+def test_the_file_names_the_year_where_no_row_does(tmp_path: Path, path: str, year: str | None) -> None:
     written(tmp_path / path, {"problem": PROBLEM, "answer": "42", "id": "7"})
     (request,) = drafts("aime", tmp_path)
     assert (request.metadata or {}).get("year") == year
@@ -92,7 +92,7 @@ def test_csv_and_parquet_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", [None, "", "x", 1000, -1, 4.5, True, "4 2", [4], "٤"])
-def test_a_row_that_has_no_answer_is_told_and_the_rest_goes_on(tmp_path: Path, answer: Any) -> None:
+def test_a_row_that_has_no_answer_is_reported_and_the_rest_goes_on(tmp_path: Path, answer: Any) -> None:
     good = {"problem": PROBLEM, "answer": 1, "year": 2024, "id": 1}
     path = written(tmp_path / "a.jsonl", good, {**good, "id": 2, "answer": answer}, {**good, "id": 3})
     names, broken = read_all("aime", path)
@@ -117,7 +117,7 @@ def test_incomplete_and_duplicate_rows_are_reported(tmp_path: Path) -> None:
             read_all("aime", place)
 
 
-def test_our_sample_and_what_is_said_of_it() -> None:
+def test_our_sample_matches_its_description() -> None:
     assert [request.name for request in drafts("aime", OWN / "aime")] == ["aime/2031-0", "aime/2031-1"]
     benchmark = catalog.load("aime")
     assert isinstance(benchmark.source, HubDatasets)

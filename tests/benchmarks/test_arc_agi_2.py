@@ -56,7 +56,7 @@ BROKEN: list[Any] = [
 
 
 @pytest.mark.parametrize("task", [*map(json.dumps, BROKEN), '{"train": [', "[" * 9999, "\ud800"])
-def test_a_broken_task_is_told_and_the_rest_goes_on(tmp_path: Path, task: str) -> None:
+def test_a_broken_task_is_reported_and_the_rest_goes_on(tmp_path: Path, task: str) -> None:
     shutil.copytree(DATA / "data" / "evaluation", tmp_path / "evaluation")
     (tmp_path / "evaluation" / "aaaa0001.json").write_bytes(task.encode(errors="surrogatepass"))
     names, broken = read_all("arc-agi-2", tmp_path)

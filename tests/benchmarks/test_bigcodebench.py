@@ -113,7 +113,7 @@ def test_the_whole_environment_unless_small(tmp_path: Path) -> None:
     ]
 
 
-def test_sets_that_lie_together_are_told_apart(tmp_path: Path) -> None:
+def test_sets_that_lie_together_are_distinguished(tmp_path: Path) -> None:
     written(tmp_path / "BigCodeBench-Hard-v0.1.4.jsonl", {**ROW, "task_id": "BigCodeBench/1"})
     written(tmp_path / "BigCodeBench-v0.1.4.jsonl", {**ROW, "task_id": "BigCodeBench/2"})
     written(tmp_path / "BigCodeBench-v0.1.2.jsonl", {**ROW, "task_id": "BigCodeBench/3"})
@@ -136,7 +136,7 @@ def test_broken_rows_are_named_and_the_rest_is_loaded(tmp_path: Path) -> None:
 
 def test_items_that_need_a_network_say_so() -> None:
     requests = read("bigcodebench-hard-complete", sample("bigcodebench"))
-    needing = {each.name.rpartition("/")[2]: (each.metadata or {}).get("needs") for each in requests}
+    needing = {request.name.rpartition("/")[2]: (request.metadata or {}).get("needs") for request in requests}
     assert len(requests) == 37
     assert (needing["590"], needing["655"], needing["13"]) == ("network", "NLTK corpora", None)
 
@@ -156,7 +156,7 @@ def test_real_items_are_solved_by_the_oracle_only(server: RunningServer, tmp_pat
 @pytest.mark.parametrize("name", ["bigcodebench", "bigcodebench-hard-complete", "bigcodebench-hard-instruct"])
 def test_all_real_items_are_solved_by_the_oracle_only(server: RunningServer, name: str) -> None:
     requests = read(name, sample("bigcodebench"))
-    needing = {each.name: (each.metadata or {}).get("needs") for each in requests}
+    needing = {request.name: (request.metadata or {}).get("needs") for request in requests}
     with Client(Server(server.url, server.key)) as client:
         oracle, nop = both(client, brought(client, name, sample("bigcodebench")), WHOLE_SECONDS, 2)
     left = {item: f"it needs {needs}" for item, needs in needing.items() if needs}

@@ -62,7 +62,7 @@ def test_every_place_is_right_about_as_often(tmp_path: Path) -> None:
     assert all(70 <= letters.count(letter) <= 130 for letter in "ABCD")
 
 
-def test_a_row_that_is_no_question_does_not_move_the_others(tmp_path: Path) -> None:
+def test_a_row_that_is_not_a_question_does_not_move_the_others(tmp_path: Path) -> None:
     first, second, third = rows()
     path = written(tmp_path / "a.csv", first, {**second, "Correct Answer": " "}, third, {**third})
     names, broken = read_all("gpqa-diamond", path)

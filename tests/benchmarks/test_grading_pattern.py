@@ -118,7 +118,7 @@ def naive(scorer: dict[str, Any]) -> dict[str, Any]:
     }
     del made["user"]
     if files := made.get("test_files"):
-        made["test_files"] = [{**each, "file_contents": plain(each["file_contents"])} for each in files]
+        made["test_files"] = [{**file, "file_contents": plain(file["file_contents"])} for file in files]
     return made
 
 
@@ -155,15 +155,17 @@ def score(server: RunningServer, attack: Attack, scenario: ScenarioView, scorer:
 def test_every_grader_that_runs_the_answer_does_it_as_another_user(server: RunningServer) -> None:
     for name in {attack.scenario for attack in ATTACKS}:
         functions = scenario_of(server, name).scoring_contract.scoring_function_parameters
-        runs = [each for each in functions if "BENCHYARD_GRADED" in repr(each.scorer)]
-        assert [each.scorer.get("user") for each in runs] == ["root"], name
+        runs = [function for function in functions if "BENCHYARD_GRADED" in repr(function.scorer)]
+        assert [run.scorer.get("user") for run in runs] == ["root"], name
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the attacks are written for x86_64")
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda each: f"{each.scenario}-{each.way}")
 def test_an_answer_gains_nothing_by_reaching_for_its_grader(server: RunningServer, attack: Attack) -> None:
     scenario = scenario_of(server, attack.scenario)
-    functions = {each.name: each for each in scenario.scoring_contract.scoring_function_parameters}
+    functions = {
+        parameter.name: parameter for parameter in scenario.scoring_contract.scoring_function_parameters
+    }
     grader = slow(functions[attack.scorer].scorer)
     assert score(server, attack, scenario, naive(grader), scoring_tracing=True) == 1.0
     assert score(server, attack, scenario, grader) == 0.0

@@ -62,11 +62,11 @@ def test_repeated_and_partial_imports_make_no_duplicates(server: RunningServer) 
         assert (again.count("unchanged"), again.benchmark.action) == (2, "changed")
         first = brought(client, "aime", OWN / "aime")
         part = brought(client, "aime", OWN / "aime", "all")
-        assert [each.id for each in first.scenarios] == [each.id for each in part.scenarios]
+        assert [scenario.id for scenario in first.scenarios] == [scenario.id for scenario in part.scenarios]
         other = brought(client, "arc-agi-2", OWN / "arc-agi-2", "training")
         twice = brought(client, "arc-agi-2", OWN / "arc-agi-2", "training")
         assert other.benchmark.name == "arc-agi-2-training"
-        assert [each.id for each in other.scenarios] == [each.id for each in twice.scenarios]
+        assert [scenario.id for scenario in other.scenarios] == [scenario.id for scenario in twice.scenarios]
         assert twice.benchmark.action == "unchanged"
 
 

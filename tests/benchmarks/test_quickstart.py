@@ -16,7 +16,9 @@ from benchyard.scorers.base import ScoringContext
 def drafts() -> list[ScenarioDraft]:
     (folder,) = builtin_benchmarks.folders()
     return [
-        each for each in benchmark_file.read_benchmark(folder).scenarios if isinstance(each, ScenarioDraft)
+        scenario
+        for scenario in benchmark_file.read_benchmark(folder).scenarios
+        if isinstance(scenario, ScenarioDraft)
     ]
 
 
@@ -26,9 +28,11 @@ DRAFTS = drafts()
 def test_there_are_a_dozen_over_all_types_and_modes() -> None:
     assert len(DRAFTS) == 12
     functions = [
-        each for draft in DRAFTS for each in draft.request.scoring_contract.scoring_function_parameters
+        parameter
+        for draft in DRAFTS
+        for parameter in draft.request.scoring_contract.scoring_function_parameters
     ]
-    assert {each.scorer["type"] for each in functions} == {*TEXTS, "custom_scorer"}
+    assert {function.scorer["type"] for function in functions} == {*TEXTS, "custom_scorer"}
     assert {draft.request.scoring_isolation for draft in DRAFTS} == {"system", "answer", "live"}
 
 
@@ -63,7 +67,7 @@ def test_code_that_is_graded_runs_only_where_it_can_gain_nothing() -> None:
                 assert "prctl(4, 0" in text
 
 
-def test_the_digest_tells_folders_apart() -> None:
+def test_the_digest_differs_between_folders() -> None:
     (folder,) = builtin_benchmarks.folders()
     assert builtin_benchmarks.digest(folder) == builtin_benchmarks.digest(folder)
     assert builtin_benchmarks.digest(folder) != builtin_benchmarks.digest(folder / "fix-a-bug")

@@ -150,7 +150,7 @@ def test_data_sets_are_read_from_a_list_an_object_or_by_name(tmp_path: Path) -> 
         assert broken[0].name == "papers-mine.jsonl row 2"
 
 
-def test_a_prompt_that_is_too_long_is_told(tmp_path: Path) -> None:
+def test_a_prompt_that_is_too_long_is_reported(tmp_path: Path) -> None:
     papers = rows("papers")
     papers[0]["full_text"] = "x" * 1024**2
     names, broken = read_all("replicationbench", written(tmp_path, papers, rows("tasks")))

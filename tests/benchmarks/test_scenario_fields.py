@@ -113,7 +113,7 @@ def test_a_push_shows_and_sends_the_field(name: str) -> None:
 
 
 @EVERY
-def test_the_value_that_leaving_a_field_out_means_is_no_difference(name: str) -> None:
+def test_the_default_of_a_field_left_out_is_not_a_difference(name: str) -> None:
     there = scenario("true", **{"reference_output": None, name: NOTES[name].default})
     assert comparison.scenario_differences(there, request(reference_output=None)) == []
 

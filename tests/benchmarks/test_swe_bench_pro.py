@@ -105,13 +105,15 @@ def test_the_solution_resolves_it_and_is_not_in_the_history(
 
 
 def test_an_export_of_it_says_the_same(client: Client, scenario: str, tmp_path: Path) -> None:
-    (made,) = [each for each in client.benchmarks.list(name="tiny-pro") if each.name == "tiny-pro"]
+    (made,) = [
+        benchmark for benchmark in client.benchmarks.list(name="tiny-pro") if benchmark.name == "tiny-pro"
+    ]
     oracle, nop = both(client, exported_again(client, made.id, tmp_path / "tasks"))
     assert list(oracle.values()) == [1.0]
     assert list(nop.values()) == [0.0]
 
 
-def test_doing_nothing_is_told_apart(client: Client, scenario: str) -> None:
+def test_doing_nothing_is_distinguished(client: Client, scenario: str) -> None:
     result = graded(client, scenario, "true", PLACE)
     assert (result.score, result.facts["patch"]) == (0.0, "empty"), result
 

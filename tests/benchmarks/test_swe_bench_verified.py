@@ -72,13 +72,17 @@ def test_the_solution_resolves_it(client: Client, scenario: str, repository: Rep
 
 
 def test_an_export_of_it_says_the_same(client: Client, scenario: str, tmp_path: Path) -> None:
-    (made,) = [each for each in client.benchmarks.list(name="tiny-verified") if each.name == "tiny-verified"]
+    (made,) = [
+        benchmark
+        for benchmark in client.benchmarks.list(name="tiny-verified")
+        if benchmark.name == "tiny-verified"
+    ]
     oracle, nop = both(client, exported_again(client, made.id, tmp_path / "tasks"))
     assert list(oracle.values()) == [1.0]
     assert list(nop.values()) == [0.0]
 
 
-def test_doing_nothing_is_told_apart(client: Client, scenario: str) -> None:
+def test_doing_nothing_is_distinguished(client: Client, scenario: str) -> None:
     """What the image has beside its commit is nobody's answer."""
     result = graded(client, scenario, "test -e built.txt")
     assert (result.score, result.facts["patch"]) == (0.0, "empty"), result
@@ -90,7 +94,9 @@ def test_doing_nothing_is_told_apart(client: Client, scenario: str) -> None:
     [(FIXED.replace("len(text.split())", "0"), 1.0, 0.5), (FIXED.replace("word[0]", "word"), 0.0, 0.5)],
     ids=["breaks-another", "wrong"],
 )
-def test_half_a_solution_is_none(client: Client, scenario: str, fixed: str, f2p: float, p2p: float) -> None:
+def test_half_a_solution_does_not_pass(
+    client: Client, scenario: str, fixed: str, f2p: float, p2p: float
+) -> None:
     result = graded(client, scenario, write("words.py", fixed))
     assert result.rewards == {"resolved": 0.0, "fail_to_pass": f2p, "pass_to_pass": p2p}, result
     assert "not passed: tests/test_words.py::" in result.output
@@ -179,7 +185,7 @@ def test_a_conftest_is_flagged(client: Client, scenario: str) -> None:
     assert result.facts["flagged"] == "conftest.py, setup.cfg"
 
 
-def test_the_agent_is_not_told_how_it_is_graded(client: Client, scenario: str) -> None:
+def test_the_agent_does_not_learn_how_it_is_graded(client: Client, scenario: str) -> None:
     view = client.scenarios.retrieve(scenario)
     statement = view.input_context.problem_statement
     assert swe_repository.ISSUE in statement
@@ -314,7 +320,7 @@ def test_real_environments_have_what_runs_their_tests(repo: str, tmp_path: Path)
             assert line.startswith("( apt-get ") or line.endswith(("|| true", "|| true )")), line
 
 
-def test_a_test_command_that_is_not_found_is_no_plain_zero(
+def test_a_test_command_that_is_not_found_is_not_a_plain_zero(
     client: Client, scenario: str, repository: Repository, tmp_path: Path
 ) -> None:
     assert scenario, "its image is used here too"

@@ -105,8 +105,12 @@ def prepare(client: Client) -> None:
         (alias,) = [each for each in client.images.aliases() if each.reference.endswith(BASE)]
         for other in OTHER_BASES:
             client.images.set_alias(other, alias.image)
-    (policy,) = [each for each in client.network_policies.list(name=OPEN_POLICY) if each.name == OPEN_POLICY]
-    blocks = [{"cidr": str(ipaddress.ip_network(each))} for each in registry_addresses()]
+    (policy,) = [
+        network_policy
+        for network_policy in client.network_policies.list(name=OPEN_POLICY)
+        if network_policy.name == OPEN_POLICY
+    ]
+    blocks = [{"cidr": str(ipaddress.ip_network(address))} for address in registry_addresses()]
     client.network_policies.update(
         policy.id, allow_all=False, allowed_hostnames=["*.org", "*.com"], allowed_cidrs=blocks
     )
@@ -114,8 +118,10 @@ def prepare(client: Client) -> None:
 
 def opened(client: Client) -> None:
     """Let the policy be again what an import expects."""
-    for each in client.network_policies.list(name=OPEN_POLICY):
-        client.network_policies.update(each.id, allow_all=True, allowed_hostnames=[], allowed_cidrs=[])
+    for network_policy in client.network_policies.list(name=OPEN_POLICY):
+        client.network_policies.update(
+            network_policy.id, allow_all=True, allowed_hostnames=[], allowed_cidrs=[]
+        )
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_those_that_come_with_the_server_are_listed(benchyard: CommandLine) -> N
     assert benchyard("agent", "delete", "oracle").status == 3
 
 
-def test_keys_that_nobody_has_are_listed_as_missing(
+def test_keys_that_are_not_set_are_listed_as_missing(
     benchyard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY"):

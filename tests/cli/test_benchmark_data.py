@@ -115,7 +115,7 @@ def test_another_name_leaves_the_scenarios_of_the_first_alone(benchyard: Command
         ("gpqa-diamond", "Idavidrein/gpqa", "gpqa_diamond.csv", "Accept the terms"),
     ],
 )
-def test_bad_data_is_told_and_nothing_is_registered(
+def test_bad_data_is_reported_and_nothing_is_registered(
     benchyard: CommandLine, hub: Hub, name: str, dataset: str, path: str, said: str
 ) -> None:
     hub.put(dataset, {path: b"{}\n"})

@@ -152,7 +152,7 @@ def test_broken_tasks_are_named_and_the_rest_is_imported(benchyard: CommandLine,
     assert again["action"] == "unchanged"
 
 
-def test_a_dockerfile_that_does_not_build_is_told_by_the_trial(
+def test_the_trial_reports_a_dockerfile_that_does_not_build(
     benchyard: CommandLine, writer: TaskWriter
 ) -> None:
     writer.write("good")

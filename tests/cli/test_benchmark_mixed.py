@@ -104,7 +104,7 @@ def test_build_failures_are_reported_once_for_each_reason(benchyard: CommandLine
     assert ended.out.count("not here") == 2
 
 
-def test_a_name_that_nobody_knows_is_told_with_those_there_are(benchyard: CommandLine) -> None:
+def test_an_unknown_name_is_reported_with_the_known_ones(benchyard: CommandLine) -> None:
     ended = benchyard("benchmark", "import", "terminal-bench-3")
     assert ended.status != 0
     assert "did you mean 'terminal-bench-2'" in ended.err

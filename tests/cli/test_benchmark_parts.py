@@ -75,7 +75,7 @@ def test_half_downloaded_data_take_nothing_away_from_a_whole(benchyard: CommandL
     assert "aime-lost" not in benchyard.ok("benchmark", "list")
 
 
-def test_a_task_whose_file_is_missing_is_told_by_its_path(
+def test_a_task_with_a_missing_file_is_reported_by_its_path(
     benchyard: CommandLine, server: RunningServer, tmp_path: Path
 ) -> None:
     writer = TaskWriter(tmp_path / "lacking", small_base(server, tmp_path / "base"))

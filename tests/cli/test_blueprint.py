@@ -117,7 +117,7 @@ def test_invalid_build_is_refused(benchyard: CommandLine, arguments: list[str]) 
     assert "x" not in [each["name"] for each in json.loads(benchyard.ok("blueprint", "list", "-o", "json"))]
 
 
-def test_the_client_waits_previews_and_tells_failures(server: RunningServer, name: str) -> None:
+def test_the_client_waits_previews_and_reports_failures(server: RunningServer, name: str) -> None:
     with Client(Server(server.url, server.key)) as client:
         request = BlueprintRequest(name=name, system_setup_commands=["true"])
         assert client.blueprints.preview(request).endswith("RUN true\n")

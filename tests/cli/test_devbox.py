@@ -135,7 +135,7 @@ def test_a_command_that_takes_too_long_is_killed(benchyard: CommandLine, box: st
     assert "killed after 0.5 s" in ended.err
 
 
-def test_the_log_tells_what_was_run(benchyard: CommandLine, box: str) -> None:
+def test_the_log_has_each_command(benchyard: CommandLine, box: str) -> None:
     benchyard("devbox", "exec", box, "--", "echo marked-line; exit 4")
     text = benchyard.ok("devbox", "logs", box)
     assert "exec: marked-line" in text
@@ -237,12 +237,12 @@ def test_copies_that_cannot_be_are_refused(
     assert ended.err.startswith("benchyard: ")
 
 
-def test_a_file_that_is_not_there_leaves_none_here(benchyard: CommandLine, box: str, tmp_path: Path) -> None:
+def test_a_missing_file_leaves_no_local_file(benchyard: CommandLine, box: str, tmp_path: Path) -> None:
     assert benchyard("devbox", "cp", f"{box}:nothing", str(tmp_path / "here")).status == 4
     assert list(tmp_path.iterdir()) == []
 
 
-def test_places_are_told_apart() -> None:
+def test_places_are_distinguished() -> None:
     assert remote_from_text("box:/a:b") == Remote("box", "/a:b")
     assert remote_from_text("./a:b") == "./a:b"
     assert remote_from_text("-") == "-"

@@ -45,7 +45,7 @@ def test_this_machine_can_be_looked_at() -> None:
 @pytest.mark.parametrize(
     ("system", "word"), [("Darwin", "Lima"), ("Windows", "WSL"), ("Plan9", "virtual machine")]
 )
-def test_other_systems_are_told_where_to_run_the_server(tmp_path: Path, system: str, word: str) -> None:
+def test_other_systems_learn_where_to_run_the_server(tmp_path: Path, system: str, word: str) -> None:
     elsewhere = CheckedMachine(root=tmp_path, system=system)
     finding = check_system(elsewhere)
     assert finding.verdict is CheckOutcome.BAD
@@ -62,7 +62,7 @@ def test_other_systems_are_told_where_to_run_the_server(tmp_path: Path, system: 
         ("odd", CheckOutcome.BAD),
     ],
 )
-def test_old_kernels_are_told_apart(kernel: str, verdict: CheckOutcome) -> None:
+def test_old_kernels_are_distinguished(kernel: str, verdict: CheckOutcome) -> None:
     assert check_kernel(CheckedMachine(kernel=kernel)).verdict is verdict
 
 
@@ -125,7 +125,7 @@ def test_cgroups_that_are_not_delegated_are_found(tmp_path: Path) -> None:
     assert cgroups(tmp_path, unified=True, uid=USER).found == "v2, delegated"
 
 
-def test_a_user_without_a_range_of_ids_is_told_how_to_get_one(tmp_path: Path) -> None:
+def test_a_user_without_a_range_of_ids_learns_how_to_get_one(tmp_path: Path) -> None:
     finding = check_ids(machine(tmp_path, {"etc/subuid": "somebody:100000:65536"}))
     assert finding.verdict is CheckOutcome.LESS
     assert f"--add-subgids 100000-165535 {USER}" in (finding.remedy or "")

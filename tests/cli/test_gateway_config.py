@@ -80,7 +80,7 @@ def test_a_gateway_of_a_devbox_is_a_prefix_a_config_and_a_secret(
     assert benchyard("devbox", "create", "--gateway", gateway).status == 2
 
 
-def test_a_devbox_is_told_which_gateway_is_not_there(benchyard: CommandLine) -> None:
+def test_a_missing_gateway_is_named(benchyard: CommandLine) -> None:
     ended = benchyard("devbox", "create", "--gateway", "GWS=no-such:KEY")
     assert ended.status == 2
     assert "gateway-config create" in ended.err

@@ -119,7 +119,7 @@ def test_a_table_that_names_no_command_is_a_mistake() -> None:
     ("status", "code", "exit_status"),
     [(401, "unauthorized", 3), (404, "not_found", 4), (409, "conflict", 5), (400, "image_error", 11)],
 )
-def test_the_exit_status_tells_the_error(status: int, code: str, exit_status: int) -> None:
+def test_the_exit_status_names_the_error(status: int, code: str, exit_status: int) -> None:
     with stub(lambda asked: error(status, code, "this is why")) as server:
         ended = benchyard("image", "list", BENCHYARD_URL=server.url, BENCHYARD_API_KEY="k")
     assert ended.returncode == exit_status
@@ -141,7 +141,7 @@ def test_a_surprise_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert capsys.readouterr().err.startswith("benchyard: unexpected RuntimeError: burst")
 
 
-def test_a_reader_that_goes_away_is_no_error_of_ours() -> None:
+def test_a_reader_that_goes_away_is_not_an_error_of_ours() -> None:
     rows = [
         {
             "id": f"img_{number}",

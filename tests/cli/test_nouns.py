@@ -70,7 +70,7 @@ def test_standard_input_becomes_an_object_and_comes_back(benchyard: CommandLine)
     ("name", "kind"),
     [("a.tar.gz", "tgz"), ("a.gz", "gzip"), ("a.tar", "tar"), ("a.md", "text"), ("a", "binary")],
 )
-def test_the_ending_of_a_name_tells_what_is_in_it(name: str, kind: str) -> None:
+def test_the_ending_of_a_name_decides_its_content_type(name: str, kind: str) -> None:
     assert content_type(name) == kind
 
 

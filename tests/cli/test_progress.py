@@ -19,7 +19,7 @@ def test_a_pipe_gets_lines_with_the_time(capfd: pytest.CaptureFixture[str]) -> N
     assert stamp(0) == "1970-01-01T00:00:00Z"
 
 
-def test_a_pipe_is_told_that_it_goes_on_and_how_long_it_took(
+def test_a_pipe_gets_lines_of_progress_and_the_duration(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "REMIND_SECONDS", 0.01)
@@ -34,7 +34,7 @@ def test_a_pipe_is_told_that_it_goes_on_and_how_long_it_took(
     assert "pulling x: done after 0s" in said
 
 
-def test_lines_are_never_glued_to_what_a_terminal_draws(
+def test_lines_are_never_glued_to_a_drawn_bar(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "is_terminal", lambda: True)

@@ -33,7 +33,7 @@ def test_a_change_in_a_long_text_is_seen() -> None:
     assert "-> greet.py" in first
 
 
-def test_a_short_change_is_told_whole() -> None:
+def test_a_short_change_is_reported_whole() -> None:
     assert told(["a"], None) == "  field: ['a'] -> nothing"
     assert told("one", "two") == "  field: one -> two"
 

@@ -54,7 +54,7 @@ def test_columns_that_do_not_fit_follow_in_another_table(
     assert "left out" not in printed.err
 
 
-def test_a_column_that_fits_nowhere_is_told(
+def test_a_column_that_fits_nowhere_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -80,7 +80,7 @@ def test_markup_and_escapes_of_others_stay_text(capsys: pytest.CaptureFixture[st
     assert clean(None) == ""
 
 
-def test_facts_leave_out_what_is_not_there() -> None:
+def test_facts_leave_out_missing_values() -> None:
     assert (
         facts({"id": "x", "name": None, "metadata": "", "size in bytes": 0})
         == "id:            x\nsize in bytes: 0"
@@ -108,7 +108,7 @@ def test_times_are_for_people() -> None:
     ]
 
 
-def test_a_meter_is_silent_about_what_is_quick(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_meter_is_silent_about_quick_work(capsys: pytest.CaptureFixture[str]) -> None:
     with ByteMeter("file", 100) as meter:
         meter.add(100)
     assert capsys.readouterr().err == ""

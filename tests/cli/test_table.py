@@ -96,7 +96,7 @@ def test_empty_columns_are_left_out_where_the_terminal_is_too_narrow() -> None:
     assert made.lines(None)[0].split() == ["NAME", "FROM", "NEEDS"]
 
 
-def test_sentences_share_what_is_left() -> None:
+def test_sentences_share_the_remaining_width() -> None:
     head = Table(["A", "B"], [["some words " * 20, "other words " * 20]]).lines(100)[0]
     assert 40 <= head.index("B") <= 60
 
@@ -132,7 +132,7 @@ def test_a_shortened_name_keeps_its_ends(name: str, width: int) -> None:
         assert short == name
 
 
-def test_a_brief_name_is_told_before_one_is_shortened() -> None:
+def test_a_brief_name_is_shown_before_another_is_shortened() -> None:
     brief = {AGENT: "claude-code:claude-sonnet-4-5", "nop": "no"}
     made = Table(
         ["AGENT", "PASSED"], [[AGENT, "3 (100%)"], ["nop", "0 (0%)"]], Narrow(["AGENT"], brief=brief)

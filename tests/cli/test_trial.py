@@ -281,7 +281,7 @@ def test_suspect_scores_are_marked_in_lists_of_runs_and_when_scored_again(
     assert client.benchmark_runs.retrieve(str(run_of_job.benchmark_run_id)).n_suspect == 1
 
 
-def test_the_machines_load_is_told_once() -> None:
+def test_the_machines_load_is_reported_once() -> None:
     lines = [
         "when the work ended the machine's load was 9 on 2 cores",
         "while it was scored the machine's load was 14 on 2 cores",

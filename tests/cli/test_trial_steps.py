@@ -93,7 +93,7 @@ def test_lines_fit_a_terminal(server: RunningServer, run_id: str) -> None:
     assert second.endswith("! cat \ufffd[31m*.py")
 
 
-def test_a_trial_whose_agent_asked_no_model_has_no_steps(benchyard: CommandLine, client: Client) -> None:
+def test_a_trial_without_model_calls_has_no_steps(benchyard: CommandLine, client: Client) -> None:
     found = next(iter(client.scenarios.list_public(name=FIX)))
     spec = {"type": "scenarios", "scenario_ids": [found.id], "agent_configs": [{"name": "nop"}]}
     job = client.jobs.wait(client.jobs.create({"spec": spec}).id, PATIENCE_SECONDS)

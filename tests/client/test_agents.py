@@ -25,7 +25,7 @@ def test_an_agent_is_made_found_listed_and_deleted(yard: Benchyard) -> None:
     newer = agents.create(name=name, version="2", source=typed)
     page = agents.list(name=name)
     assert [each.id for each in page] == [newer.id, made.id]
-    assert [each.id for each in agents.list(name=name, version="latest")] == [newer.id]
+    assert [agent.id for agent in agents.list(name=name, version="latest")] == [newer.id]
     with pytest.raises(Conflict, match="never changes"):
         agents.create(name=name, version="1", source=SOURCE)
     with pytest.raises(UsageError, match="name"):
@@ -46,7 +46,7 @@ def test_agents_are_awaited_too(yard: Benchyard) -> None:
     async def ask() -> list[str]:
         async with AsyncClient(yard.api.server) as client:
             made = await client.agents.create(name=unique("async"), source=SOURCE)
-            found = [each.id async for each in client.agents.list(name=made.name)]
+            found = [agent.id async for agent in client.agents.list(name=made.name)]
             await client.agents.delete(made.id)
             assert found == [made.id]
             return [each.name async for each in client.agents.list_public()]
@@ -66,7 +66,7 @@ def test_an_agent_as_an_object(yard: Benchyard) -> None:
     ]
     assert [each.id for each in yard.agent.list(name=name)] == [each.id for each in reversed(made)]
     kinds = [each.get_info().source for each in made]
-    assert [each.type for each in kinds if each] == ["npm", "npm", "pip", "git", "object"]
+    assert [kind.type for kind in kinds if kind] == ["npm", "npm", "pip", "git", "object"]
     assert yard.agent.from_id(made[1].id).get_info().version == "1"
     assert "nop" in [each.get_info().name for each in yard.agent.list_public()]
     for each in made:

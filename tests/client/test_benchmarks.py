@@ -36,9 +36,11 @@ def test_a_benchmark_is_made_found_changed_and_archived(yard: Benchyard) -> None
 
 def test_a_run_has_pending_scenarios_until_they_are_begun(yard: Benchyard, tmp_path: Path) -> None:
     scenarios = [small(yard) for _ in range(2)]
-    made = yard.api.benchmarks.create(name=unique("run"), scenario_ids=[each.id for each in scenarios])
+    made = yard.api.benchmarks.create(
+        name=unique("run"), scenario_ids=[scenario.id for scenario in scenarios]
+    )
     run = yard.api.benchmarks.start_run(benchmark_id=made.id, run_name="r", metadata={"a": "b"})
-    assert run.pending_scenarios == [each.id for each in scenarios]
+    assert run.pending_scenarios == [scenario.id for scenario in scenarios]
     child = yard.api.scenarios.start_run_and_await_env_ready(
         scenario_id=scenarios[0].id, benchmark_run_id=run.id, timeout=PATIENCE_SECONDS
     )

@@ -51,7 +51,7 @@ def test_an_async_log_is_the_same() -> None:
         assert asyncio.run(followed()) == [30, 40, 50]
 
 
-def test_errors_of_a_log_are_told() -> None:
+def test_errors_of_a_log_are_reported() -> None:
     with talking(lambda asked: error(404, "not_found")) as (client, _), pytest.raises(NotFound):
         list(client.blueprints.follow("bpt_1"))
     with talking(lambda asked: Answer(b"", cut=True)) as (client, _), pytest.raises(ServerUnreachable):

@@ -56,7 +56,7 @@ def test_a_file_beside_the_dockerfile_comes_first(folder: Path) -> None:
     assert "node_modules" not in packed
 
 
-def test_rules_that_are_no_text_are_refused(folder: Path) -> None:
+def test_rules_that_are_not_text_are_refused(folder: Path) -> None:
     (folder / ".dockerignore").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="UTF-8"):
         names(folder)

@@ -165,7 +165,7 @@ def test_the_key_is_not_in_the_repr() -> None:
     assert "test-key" not in repr(Server("http://127.0.0.1:1", "test-key"))
 
 
-def test_a_class_without_a_code_of_its_own_stands_for_nobody() -> None:
+def test_a_class_without_its_own_code_stands_for_no_error() -> None:
     class Particular(UsageError):
         """As any module may define one."""
 

@@ -107,6 +107,6 @@ def test_invalid_tar_is_an_error(tmp_path: Path, content: bytes) -> None:
         target.write(content)
 
 
-def test_the_error_that_stopped_the_copy_is_the_one_that_is_told(tmp_path: Path) -> None:
+def test_the_error_that_stopped_the_copy_is_the_one_that_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="first"), tar_writer(tmp_path / "in"):
         raise RuntimeError("first")

@@ -32,7 +32,7 @@ def test_each_verb_asks_for_what_the_wire_has() -> None:
         configs.create(name="api", endpoint="https://a.example", auth_mechanism=AuthMechanism(type="bearer"))
         assert configs.get("gwc_1").name == "api"
         configs.update("gwc_1", description="", custom_headers=[])
-        assert [each.id for each in configs.list(name="api")] == ["gwc_1"]
+        assert [config.id for config in configs.list(name="api")] == ["gwc_1"]
         configs.delete("gwc_1")
         token = configs.create_token("dbx_1", "api", "KEY")
     assert (token.token, "t-1" in repr(token)) == ("t-1", False)

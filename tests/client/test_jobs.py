@@ -109,7 +109,7 @@ def test_events_go_on_after_the_last_one_and_come_once() -> None:
         events = list(client.jobs.events("bmj_1", told=heard.append))
         assert [event.seq for event in events] == [1, 2, 3, 4]
         streams = [each for each in server.asked if each.path.endswith("/events")]
-        assert [each.query["after"] for each in streams] == ["0", "2", "3"]
+        assert [stream.query["after"] for stream in streams] == ["0", "2", "3"]
         assert heard == [False, True]
 
 
@@ -195,7 +195,7 @@ def test_a_job_from_its_beginning_to_its_end(yard: Benchyard) -> None:
     assert events[-1].state == "completed"
     view = made.wait(timeout=60)
     assert (view.name, view.metadata, view.n_trials) == ("by the SDK", {"a": "b"}, 2)
-    assert [each.mean_score for each in made.outcomes()] == [1.0, 0.0]
+    assert [outcome.mean_score for outcome in made.outcomes()] == [1.0, 0.0]
     assert sorted(each.agent for each in made.trials()) == [0, 1]
     assert made.id in [each.id for each in yard.job.list(name="by the SDK")]
     assert yard.api.jobs.artifacts(made.id).has_more is False

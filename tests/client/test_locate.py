@@ -50,7 +50,7 @@ def test_a_key_alone_names_no_server() -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost:80", "ftp://x", "http://"])
-def test_an_address_that_is_none_is_refused(url: str) -> None:
+def test_an_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="BENCHYARD_URL"):
         configured_server({"BENCHYARD_URL": url, "BENCHYARD_API_KEY": "k"})
 
@@ -80,7 +80,7 @@ def test_a_server_that_does_not_answer_is_not_found(tmp_path: Path, unused_url: 
 @pytest.mark.parametrize(
     "record", ["", "[]", "{}", '{"url": 7, "pid": "x"}', '{"url": "http://[", "pid": 0}']
 )
-def test_a_damaged_record_is_no_server(tmp_path: Path, record: str) -> None:
+def test_a_damaged_record_is_not_a_server(tmp_path: Path, record: str) -> None:
     write_records(tmp_path, "http://127.0.0.1:9")
     (tmp_path / "server.json").write_text(record)
     assert running_server(tmp_path) is None

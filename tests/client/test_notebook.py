@@ -117,7 +117,7 @@ def test_a_refusal_that_is_awaited_is_one_frame() -> None:
         assert len(ours(frames(lambda: asyncio.run(page()), NotFound))) <= 2
 
 
-def test_a_server_that_is_away_is_told_in_a_sentence(
+def test_a_server_that_is_away_is_reported_in_a_sentence(
     unused_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benchyard.client.operations, "FIRST_DELAY", 0.001)

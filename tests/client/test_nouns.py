@@ -200,7 +200,7 @@ def test_a_download_that_is_cut_leaves_no_file(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b"before"
 
 
-def test_a_missing_file_makes_none_here(tmp_path: Path) -> None:
+def test_a_missing_file_makes_no_local_file(tmp_path: Path) -> None:
     with talking(lambda asked: error(404, "not_found")) as (client, _server), pytest.raises(NotFound):
         client.files.download("dbx_1", "/a", tmp_path / "a")
     assert list(tmp_path.iterdir()) == []

@@ -35,7 +35,7 @@ def test_a_devbox_is_suspended_resumed_and_kept(yard: Benchyard) -> None:
     snapshot.delete()
 
 
-def test_callbacks_are_told_what_a_command_prints(yard: Benchyard) -> None:
+def test_callbacks_get_the_output_of_a_command(yard: Benchyard) -> None:
     with yard.devbox.create() as box:
         heard: list[str] = []
         errors: list[str] = []

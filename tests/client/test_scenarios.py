@@ -32,7 +32,7 @@ def test_a_scenario_is_made_found_changed_and_archived(yard: Benchyard) -> None:
     assert (made.environment.working_directory, made.answer_paths) == ("/srv/x", ["out"])
     changed = scenarios.update(made.id, metadata={}, name=None)
     assert (changed.name, changed.metadata, changed.revision) == (made.name, {}, 2)
-    assert [each.id for each in scenarios.list(name=made.name)] == [made.id]
+    assert [scenario.id for scenario in scenarios.list(name=made.name)] == [made.id]
     assert made.id not in [each.id for each in scenarios.list_public()]
     assert scenarios.archive(made.id).status == "archived"
     assert len(scenarios.list(name=made.name)) == 0
@@ -93,7 +93,7 @@ def test_a_wait_ends_with_its_time(yard: Benchyard) -> None:
     yard.api.scenarios.runs.cancel(run.id)
 
 
-def test_a_devbox_that_cannot_start_is_told_with_its_reason(yard: Benchyard) -> None:
+def test_a_devbox_that_cannot_start_is_reported_with_its_reason(yard: Benchyard) -> None:
     made = yard.api.scenarios.create(
         name=unique("broken"),
         input_context={"problem_statement": "never"},
@@ -117,7 +117,7 @@ def test_logs_and_traces_come_in_a_flat_zip(yard: Benchyard, tmp_path: Path) -> 
     run.upload_trace(trajectory)
     run.upload_trace(tmp_path / "agent.log")
     view = run.upload_trace(str(tmp_path / "agent.log"), name="second.log", kind="file")
-    assert [(each.name, each.kind) for each in view.traces] == [
+    assert [(trace.name, trace.kind) for trace in view.traces] == [
         ("trajectory.json", "atif"),
         ("agent.log", "file"),
         ("second.log", "file"),
@@ -202,7 +202,7 @@ def test_the_builder_makes_every_kind_of_scorer(yard: Benchyard) -> None:
     del environment["blueprint_id"]
     made = yard.scenario.create(**fields).get_info()
     functions = made.scoring_contract.scoring_function_parameters
-    assert [each.scorer["type"] for each in functions] == [
+    assert [function.scorer["type"] for function in functions] == [
         "test_based_scorer",
         "command_scorer",
         "bash_script_scorer",
@@ -210,7 +210,7 @@ def test_the_builder_makes_every_kind_of_scorer(yard: Benchyard) -> None:
         "ast_grep_scorer",
         "custom_scorer",
     ]
-    assert [each.weight for each in functions] == [0.1] * 5 + [0.5]
+    assert [function.weight for function in functions] == [0.1] * 5 + [0.5]
     assert (made.scoring_isolation, made.answer_paths, made.scorer_timeout_sec) == ("answer", ["out"], 30)
     assert (made.required_environment_variables, made.required_secret_names) == (["A"], ["B"])
     assert (made.validation_type, made.reference_output) == ("FORWARD", "true")

@@ -35,7 +35,7 @@ def test_steps_go_on_after_the_last_one_and_come_once() -> None:
         assert [each.query.get("after") for each in server.asked] == [None, "1-1-1-0", "1-2-2-0"]
 
 
-def test_what_is_no_stream_of_steps_is_an_error() -> None:
+def test_an_invalid_stream_of_steps_is_an_error() -> None:
     gone = b'event: error\ndata: {"code": 404, "message": "there is no trial trl_1"}\n\n'
     for body, kind in ((gone, NotFound), (b"data: {}\n\n", BenchyardError)):
         with talking(in_turn(Answer(body))) as (client, _), pytest.raises(kind):
@@ -49,7 +49,7 @@ def test_ranges_are_fetched_page_by_page() -> None:
 
     async def read() -> list[int]:
         async with AsyncClient(server.server) as client:
-            return [each.number async for each in client.trajectories.steps("scr_1", 2, trace="t")]
+            return [step.number async for step in client.trajectories.steps("scr_1", 2, trace="t")]
 
     # The first page is cut short by its size.
     with stub(in_turn(page(2, 3, next=4), page(4))) as server:

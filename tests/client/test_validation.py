@@ -91,7 +91,7 @@ def test_a_scenario_that_is_solved_by_its_reference_is_valid(
     assert result.problems == []
     assert (result.is_valid, result.is_chosen, result.isolation) == (True, False, "system")
     assert result.validated == ValidatedIsolation(isolation="system")
-    scores = [(each.kind, each.isolation, each.score) for each in result.attempts]
+    scores = [(attempt.kind, attempt.isolation, attempt.score) for attempt in result.attempts]
     assert scores == [("reference", "system", 1.0)] * 2 + [("nothing", "system", 0.0)] * 2
 
 
@@ -189,7 +189,7 @@ def test_the_strictest_isolation_that_does_is_found(validated: Checked, room: st
     assert result.validated is not None
     assert [*result.validated.failed] == stricter
     assert all("reference got 0 and 0 instead of 1" in why for why in result.failed.values())
-    tried = [(each.kind, each.score) for each in result.attempts if each.isolation == room]
+    tried = [(attempt.kind, attempt.score) for attempt in result.attempts if attempt.isolation == room]
     assert tried == [("reference", 1.0)] * 2 + [("nothing", 0.0)] * 2
 
 
@@ -241,7 +241,7 @@ def test_an_expected_answer_is_written_where_answers_are(validated: Checked) -> 
 def test_without_an_answer_path_the_environment_itself_is_evaluated(validated: Checked) -> None:
     result = validated(IS_NEW, begins="new", reference_output="new", validation_type="EVALUATION")
     assert result.is_valid
-    assert [each.kind for each in result.attempts] == ["reference"] * 2
+    assert [attempt.kind for attempt in result.attempts] == ["reference"] * 2
     assert "EVALUATION" in result.notes[0]
 
 
@@ -261,7 +261,7 @@ def test_the_reference_outputs_of_steps_are_applied_one_after_the_other(validate
     steps = [step("one", "new", "old"), step("two", "newer", "prepared", setup="echo prepared > x.txt")]
     result = validated(IS_NEW, steps=steps)
     assert result.is_valid, result.problems
-    assert [each.scorers for each in result.attempts if each.kind == "reference"] == [
+    assert [attempt.scorers for attempt in result.attempts if attempt.kind == "reference"] == [
         {"check": 1.0, "step one": 1.0, "step two": 1.0}
     ] * 2
     steps[1]["reference_output"] = "true"

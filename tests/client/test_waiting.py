@@ -45,7 +45,7 @@ def test_a_run_that_was_completed_meanwhile_has_its_score() -> None:
 
 
 @pytest.mark.parametrize("state", ["completed", "canceled", "timeout", "failed"])
-def test_a_run_that_ended_without_a_score_is_told(state: str) -> None:
+def test_a_run_that_ended_without_a_score_is_reported(state: str) -> None:
     answer = Answer(scenario_run(state, failure_reason="its devbox failed"))
     with (
         talking(in_turn(answer)) as (client, _server),

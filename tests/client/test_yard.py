@@ -123,7 +123,7 @@ def test_a_devbox_runs_commands(yard: Benchyard) -> None:
     assert box.get_info().status == "shutdown"
 
 
-def test_output_is_told_while_a_command_runs(yard: Benchyard) -> None:
+def test_output_is_reported_while_a_command_runs(yard: Benchyard) -> None:
     out: list[str] = []
     err: list[str] = []
     both: list[str] = []

@@ -204,7 +204,7 @@ class TestContainerDriver(WithPodman):
             await yard.driver.connect(devbox, port)
 
     @contract()
-    async def test_the_end_of_the_first_process_is_told(self, yard: DriverFixture) -> None:
+    async def test_the_end_of_the_first_process_is_reported(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         held = FirstProcess.load(yard.specs[devbox].folder)
         assert held is not None

@@ -141,7 +141,7 @@ def test_a_job_in_containers_is_scored_and_leaves_nothing(
         agents = ({"name": "oracle"}, {"name": "nop"}, own)
         job = Job(api, scenarios_spec([made["id"]], *agents, n_concurrent_trials=3))
         outcomes = job.completed()["benchmark_outcomes"]
-        assert [each.get("mean_score") for each in outcomes] == [1.0, 0.0, 1.0], outcomes
+        assert [outcome.get("mean_score") for outcome in outcomes] == [1.0, 0.0, 1.0], outcomes
         assert outcomes[2]["scenario_outcomes"][0]["attempts"][0]["ended_by"] == "timeout"
         stopped = Job(api, scenarios_spec([made["id"]], agent("sleep 600")))
         stopped.running()

@@ -16,7 +16,7 @@ def _spec(folder: Path) -> DevboxSpec:
     return DevboxSpec("dbx_1", folder / "devbox", Rootfs((), ("usr",)))
 
 
-def test_a_start_fails_when_told_so(tmp_path: Path) -> None:
+def test_a_start_fails_on_request(tmp_path: Path) -> None:
     async def start() -> None:
         async with FakeDriver(tmp_path, {"fail_start": "out of luck"}) as driver:
             with pytest.raises(StartFailed, match="out of luck"):
@@ -25,7 +25,7 @@ def test_a_start_fails_when_told_so(tmp_path: Path) -> None:
     asyncio.run(start())
 
 
-def test_a_command_or_a_search_fails_when_told_so(tmp_path: Path) -> None:
+def test_a_command_or_a_search_fails_on_request(tmp_path: Path) -> None:
     async def run() -> None:
         spec = _spec(tmp_path)
         async with FakeDriver(tmp_path, {"fail_exec": "gone"}) as driver:
@@ -41,7 +41,7 @@ def test_a_command_or_a_search_fails_when_told_so(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_start_takes_as_long_as_told(tmp_path: Path) -> None:
+def test_a_start_takes_as_long_as_requested(tmp_path: Path) -> None:
     async def start() -> float:
         async with FakeDriver(tmp_path, {"start_delay": "0.1"}) as driver:
             began = time.monotonic()

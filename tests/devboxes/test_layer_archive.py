@@ -85,7 +85,7 @@ def test_a_layer_survives_the_way_there_and_back(
     assert facts(after) == facts(before)
 
 
-def test_names_that_are_no_text_and_deep_folders_survive(tmp_path: Path) -> None:
+def test_names_that_are_not_text_and_deep_folders_survive(tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     for folder in (before, after):
         folder.mkdir()

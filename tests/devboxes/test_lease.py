@@ -171,7 +171,7 @@ class TestProcessLease(Leased):
 
 
 @pytest.mark.parametrize("lease", ["0", "-1", "soon", "inf", "nan"])
-def test_a_lease_that_is_none_is_refused(tmp_path: Path, lease: str) -> None:
+def test_an_invalid_lease_is_refused(tmp_path: Path, lease: str) -> None:
     async def enter() -> None:
         await NativeDriver(tmp_path / "driver", {"lease": lease}).__aenter__()
 

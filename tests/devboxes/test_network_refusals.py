@@ -23,6 +23,6 @@ def test_the_counts_are_those_of_the_kernel() -> None:
     assert least <= found <= least + 1000
 
 
-def test_a_process_that_is_gone_has_none() -> None:
+def test_an_ended_process_has_no_count_of_refusals() -> None:
     more_than_any_pid = 2**22 + 1
     assert count_network_refusals(more_than_any_pid) is None

@@ -84,7 +84,7 @@ class TestProcessDriver(DriverSuite):
             assert not list(spec.folder.iterdir())
 
     @contract()
-    async def test_a_killed_keeper_is_told_and_its_processes_are_ended(self, yard: DriverFixture) -> None:
+    async def test_a_killed_keeper_is_reported_and_its_processes_are_ended(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         marker = yard.marker()
         await yard.begin(devbox, f"setsid sleep {marker}")

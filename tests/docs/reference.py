@@ -24,10 +24,10 @@ def settings_table(owner: type[Settings] = Settings) -> Iterator[str]:
     """Every setting of the server: its option and variable, its default, and what it is for."""
     yield "| option | variable | default | |"
     yield "|---|---|---|---|"
-    for each in setting_fields(owner):
-        option = setting_option(each)
+    for field in setting_fields(owner):
+        option = setting_option(field)
         default = f"`{option.default}`" if option.show_default else ""
-        yield f"| `--{each.option}` | `{each.variable}` | {default} | {cell(each.setting.help)} |"
+        yield f"| `--{field.option}` | `{field.variable}` | {default} | {cell(field.setting.help)} |"
 
 
 def scenario_fields_table() -> Iterator[str]:
@@ -61,7 +61,7 @@ def errors_table() -> Iterator[str]:
     """Every error: its code, HTTP status, exit code, and whether to try again."""
     yield "| code | status | exit code | try again | |"
     yield "|---|---|---|---|---|"
-    classes = [each for each in vars(errors).values() if inspect.isclass(each)]
+    classes = [var for var in vars(errors).values() if inspect.isclass(var)]
     for each in classes:
         if issubclass(each, errors.BenchyardError):
             again = "yes" if each.retryable else "no"
@@ -87,7 +87,7 @@ def command_lines(command: click.Command, context: click.Context) -> Iterator[st
     usage = command.get_usage(context).removeprefix("Usage: ")
     yield from [f"{level} {context.command_path}", "", "```text", " ".join(usage.split()), "```", ""]
     yield from help_lines(command)
-    records = [each.get_help_record(context) for each in command.get_params(context)]
+    records = [param.get_help_record(context) for param in command.get_params(context)]
     shown = [(names, text) for names, text in filter(None, records) if text and "--help" not in names]
     if shown:
         rows = [f"| `{cell(names)}` | {cell(text)} |" for names, text in shown]

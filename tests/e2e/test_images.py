@@ -27,7 +27,7 @@ def model() -> Iterator[RunningModel]:
     """Has the agent write its user's number into a file."""
     steps = [{"shell": "id -u > /tmp/found"}, {"text": "Done."}]
     with RunningModel(
-        [Script(steps=tuple(ScriptStep.model_validate(each) for each in steps))], key=KEY
+        [Script(steps=tuple(ScriptStep.model_validate(step) for step in steps))], key=KEY
     ) as made:
         yield made
 

@@ -105,7 +105,7 @@ def asked(url: str) -> Sequence[dict[str, Any]]:
         .raise_for_status()
         .json()
     )
-    return [each for each in entries if each["method"] == "POST"]
+    return [entry for entry in entries if entry["method"] == "POST"]
 
 
 @pytest.mark.parametrize("named", [GOOSE, CODEX], ids=str)

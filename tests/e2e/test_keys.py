@@ -29,7 +29,7 @@ echo "files: $(grep -rsl --exclude-dir=proc --exclude-dir=sys -- "$a$b" / 2>/dev
 
 def hunting() -> RunningModel:
     steps = [{"shell": "true"}, {"text": "Done.", "latency": PATIENCE_SECONDS}]
-    return RunningModel([Script(steps=tuple(ScriptStep.model_validate(each) for each in steps))], key=KEY)
+    return RunningModel([Script(steps=tuple(ScriptStep.model_validate(step) for step in steps))], key=KEY)
 
 
 @pytest.mark.parametrize("named", ALL if FULL else (CODEX,), ids=str)
@@ -56,9 +56,9 @@ def test_no_key_is_found_anywhere_while_an_agent_works(yard: AgentYard, named: N
     assert [str(path) for path in places(yard) if holds_key(path)] == []
 
 
-def test_a_trial_that_is_cancelled_keeps_what_was_said_and_not_its_token(yard: AgentYard) -> None:
+def test_a_cancelled_trial_keeps_its_trajectory_without_the_token(yard: AgentYard) -> None:
     steps = [{"shell": "env | grep OPENAI_API_KEY"}, {"text": "Done.", "latency": PATIENCE_SECONDS}]
-    script = Script(steps=tuple(ScriptStep.model_validate(each) for each in steps))
+    script = Script(steps=tuple(ScriptStep.model_validate(step) for step in steps))
     with RunningModel([script], key=KEY) as model:
         job = yard.job(CODEX.config(base_url=model.url), names=("fix-a-bug",))
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -128,7 +128,7 @@ def holds_key(path: Path) -> bool:
 
 def test_a_token_is_worth_nothing_after_its_trial_nor_elsewhere(yard: AgentYard) -> None:
     steps = [{"shell": "env | grep OPENAI_API_KEY; env | grep -i GW_KEY; true"}, {"text": "Done."}]
-    script = Script(steps=tuple(ScriptStep.model_validate(each) for each in steps))
+    script = Script(steps=tuple(ScriptStep.model_validate(step) for step in steps))
     with RunningModel([script], key=KEY) as model:
         yard.job(CODEX.config(base_url=model.url), names=("fix-a-bug",)).completed()
         seen = json.dumps(model.ledger.calls()[-1].body)

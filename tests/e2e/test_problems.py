@@ -29,7 +29,7 @@ def test_a_looping_agent_is_found_at_its_steps(looping: AgentYard) -> None:
     job = looping.job(MINI.config(), names=("fix-a-bug",))
     job.completed()
     with Client(Server(looping.server.url, looping.server.key)) as client:
-        found = {each.signal: each for each in client.jobs.problems(job.id).problems}
+        found = {problem.signal: problem for problem in client.jobs.problems(job.id).problems}
         steps = found["repeated-call"].examples[0].steps
         assert len(steps) == 3
         assert steps == list(range(steps[0], steps[0] + 3))

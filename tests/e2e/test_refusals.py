@@ -17,7 +17,7 @@ def refused(yard: AgentYard, config: dict[str, Any]) -> str:
     return str(refusal(yard.api.post("/v1/benchmark_jobs", json={"spec": spec}), 400))
 
 
-def test_a_key_that_nobody_gave_is_named_with_what_sets_it(yard: AgentYard) -> None:
+def test_a_missing_key_is_named_with_the_command_that_sets_it(yard: AgentYard) -> None:
     told = refused(yard, {"name": "claude-code", "model_name": "claude-sonnet-4-5"})
     assert "ANTHROPIC_API_KEY" in told
     assert "benchyard secret set ANTHROPIC_API_KEY" in told
@@ -98,7 +98,7 @@ def test_a_model_that_its_provider_does_not_know_is_the_agents_failure_and_costs
 
 def test_a_provider_that_says_to_come_back_later_is_waited_for(yard: AgentYard) -> None:
     steps = [{"status": 429, "retry_after": 1, "times": 2}, {"shell": "true"}, {"text": "Done."}]
-    script = Script(steps=tuple(ScriptStep.model_validate(each) for each in steps))
+    script = Script(steps=tuple(ScriptStep.model_validate(step) for step in steps))
     with RunningModel([script], key=KEY) as model:
         job = yard.job(CODEX.config(base_url=model.url), names=SOLVED)
         row = job.row()
@@ -106,7 +106,7 @@ def test_a_provider_that_says_to_come_back_later_is_waited_for(yard: AgentYard) 
     assert job.trials()[0]["usage"]["rate_limited_ms"] >= 2000
 
 
-def test_the_last_result_is_told_of_an_agent_whose_budget_was_used_up(yard: AgentYard) -> None:
+def test_an_agent_with_a_spent_budget_shows_its_last_result(yard: AgentYard) -> None:
     row = yard.job(CODEX.config(), names=SOLVED, trial_budget={"requests": 2}).row()
     assert row["attempts"][0]["ended_by"] == "budget"
     content = json.loads(yard.trace(row["scenario_run_id"], "trajectory.json"))

@@ -36,7 +36,7 @@ CONTINUING = (CLAUDE, CODEX, OPENCODE, GOOSE, GEMINI) if FULL else (CLAUDE, CODE
 
 @pytest.fixture(scope="module")
 def trying(tmp_path_factory: pytest.TempPathFactory, agent_kits: Path) -> Iterator[AgentYard]:
-    scripts = [Script.model_validate(each) for each in SCRIPTS]
+    scripts = [Script.model_validate(script) for script in SCRIPTS]
     with AgentYard(tmp_path_factory.mktemp("rounds"), agent_kits, scripts) as made:
         yield made
     assert leaks.find(made.server.data) == []

@@ -55,7 +55,7 @@ def test_missing_dependency_is_reported_before_anything_starts(installed: Instal
         assert {"node", "npm", "git", "dockerfiles", "ast-grep", "asyncssh"} <= less.keys()
         assert "uv" not in less
         listed = installed.benchyard("agent", "list", "-o", "json", env=lacking)
-        lacks = {each["name"]: each.get("server_lacks") for each in json.loads(listed.out)}
+        lacks = {load["name"]: load.get("server_lacks") for load in json.loads(listed.out)}
         assert (lacks["codex"], lacks["mini-swe-agent"]) == (["node", "npm"], None), listed
         run = "job", "run", "--agent", AGENT, "--benchmark", "quickstart"
         refused = installed.benchyard(*run, env=lacking)

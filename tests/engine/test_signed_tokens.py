@@ -30,7 +30,7 @@ def test_a_pass_of_another_server_opens_nothing(vault: Vault, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("forged", ["", "a", "a.b.c", "é.é", "AAAA.AAAA", "." * 5, "MTIz.AAAA", "%00.%00"])
-def test_nonsense_is_no_pass(vault: Vault, forged: str) -> None:
+def test_nonsense_is_not_a_pass(vault: Vault, forged: str) -> None:
     with pytest.raises(Unauthorized):
         check_token(vault, "door", forged)
 

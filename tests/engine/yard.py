@@ -14,7 +14,7 @@ from benchyard.engine.devboxes.live import LiveDevboxes
 from benchyard.engine.devboxes.log_file import DevboxLog
 from benchyard.engine.engine import Engine, open_engine
 from benchyard.engine.network.gateway_access import Grants
-from benchyard.engine.network.gateway_doors import EgressGate, GatewayDoors, NoDoors
+from benchyard.engine.network.gateway_doors import EgressService, GatewayDoors, NoDoors
 from benchyard.engine.objects import Objects
 from benchyard.engine.secrets import Secrets
 from benchyard.hosts.host import Host
@@ -37,7 +37,7 @@ async def opened(
     driver: str = "fake",
     builder: Callable[[ImageStore], Builder] | None = None,
     doors: GatewayDoors | None = None,
-    egress: EgressGate | None = None,
+    egress: EgressService | None = None,
     **settings: Any,
 ) -> AsyncIterator[tuple[Engine, EngineContext]]:
     """The engine of a data folder, which may be one of an earlier engine."""

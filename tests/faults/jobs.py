@@ -83,7 +83,7 @@ class FaultyJob:
 
     def counting(self) -> list[dict[str, Any]]:
         """The trials that count; there must be exactly one in each place of the plan."""
-        found = [each for each in self.trials() if not each["is_superseded"]]
+        found = [trial for trial in self.trials() if not trial["is_superseded"]]
         places = [(each["agent"], each["scenario_id"], each["attempt"]) for each in found]
         assert len(places) == len(set(places)), found
         return found
@@ -144,9 +144,9 @@ class Follower(threading.Thread):
         """The last that was told of each trial; every event came once, and the end of the job came last."""
         self.join(PATIENCE_SECONDS)
         assert self._is_over(), self.events[-3:]
-        numbers = [each["seq"] for each in self.events]
+        numbers = [event["seq"] for event in self.events]
         assert numbers == sorted(set(numbers))
-        return {each["trial"]["id"]: each["trial"] for each in self.events if each["type"] == "trial"}
+        return {event["trial"]["id"]: event["trial"] for event in self.events if event["type"] == "trial"}
 
 
 def nothing_is_left(server: RunningServer) -> None:

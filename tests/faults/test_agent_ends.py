@@ -42,7 +42,7 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 
 def is_at_work(yard: AgentYard) -> bool:
     """Whether the agent has used its tool, and waits for what its model says to that."""
-    return any(each.results for each in yard.model.ledger.calls())
+    return any(call.results for call in yard.model.ledger.calls())
 
 
 def check_nothing_is_left(yard: AgentYard) -> None:

@@ -127,8 +127,8 @@ def test_loud_agents_take_no_space_from_others(tmp_path: Path) -> None:
         job.ended()
         told = [(each["agent"], each["state"], each.get("score")) for each in job.counting()]
         assert sorted(told) == [(agent, "completed", 1.0) for agent in (0, 1) for _ in range(4)], [
-            (each["agent"], each["state"], each.get("error_kind"), each.get("error_message"))
-            for each in job.trials()
+            (trial["agent"], trial["state"], trial.get("error_kind"), trial.get("error_message"))
+            for trial in job.trials()
         ]
         free = os.statvfs(disk.data)
         assert free.f_bavail * free.f_frsize > 2 * 1024**2

@@ -86,6 +86,8 @@ def _is_whole(job: FaultyJob, follower: Follower) -> None:
     trials = job.trials()
     # A server that ends is no reason to begin anything again.
     assert len(trials) == view["benchmark_outcomes"][0]["n_trials"] * 2 == len(job.counting()), trials
-    assert [(each["state"], each["score"]) for each in trials] == [("completed", 1.0)] * len(trials), trials
-    assert {id: each["state"] for id, each in told.items()} == {each["id"]: "completed" for each in trials}
+    assert [(trial["state"], trial["score"]) for trial in trials] == [("completed", 1.0)] * len(trials), (
+        trials
+    )
+    assert {id: each["state"] for id, each in told.items()} == {trial["id"]: "completed" for trial in trials}
     assert [each["mean_score"] for each in view["benchmark_outcomes"]] == [1.0, 1.0]

@@ -39,7 +39,7 @@ def test_a_cancelled_job_leaves_nothing_behind(
         record_property("seconds", {"trials": TRIALS, "answered": answered, "gone": gone})
         sys.stderr.write(f"{TRIALS} trials: answered after {answered:.2f} s, gone after {gone:.2f} s\n")
         assert answer.json()["state"] == "cancelled", answer.text
-        assert {each["state"] for each in job.trials()} == {"canceled"}
+        assert {trial["state"] for trial in job.trials()} == {"canceled"}
         nothing_is_left(server)
         assert not surprises(server)
 
@@ -103,4 +103,4 @@ def test_a_job_that_is_cancelled_while_it_is_planned_goes_on_when_it_is_resumed(
 
 def _run_states(caller: Caller, job: FaultyJob) -> set[str]:
     runs = caller.get("/v1/benchmark_runs?limit=100")["runs"]
-    return {each["state"] for each in runs if each["metadata"].get("benchyard.job") == job.id}
+    return {run["state"] for run in runs if run["metadata"].get("benchyard.job") == job.id}

@@ -33,7 +33,7 @@ def test_a_job_does_not_go_by_a_clock_that_jumps(tmp_path: Path, days: tuple[int
         _is_whole(job, retries=1)
         assert {each["id"] for each in job.counting()} > {each["id"] for each in kept}
         assert follower.told()
-        times = [each["time_ms"] for each in follower.events]
+        times = [event["time_ms"] for event in follower.events]
         assert max(times) - min(times) > DAY * 1000, "the clock of the server did not jump"
         nothing_is_left(server)
         assert not surprises(server)
@@ -58,9 +58,9 @@ def _is_whole(job: FaultyJob, retries: int) -> None:
     counting = job.counting()
     assert [(each["state"], each["score"]) for each in counting] == [("completed", 1.0)] * 3, trials
     assert len(trials) == 3 + retries, trials
-    for each in trials:
-        assert each["end_time_ms"] >= each["start_time_ms"], each
-        assert each["duration_ms"] >= 0, each
-        assert all(stage["end_ms"] >= stage["start_ms"] for stage in each["stages"]), each
+    for trial in trials:
+        assert trial["end_time_ms"] >= trial["start_time_ms"], trial
+        assert trial["duration_ms"] >= 0, trial
+        assert all(stage["end_ms"] >= stage["start_ms"] for stage in trial["stages"]), trial
     assert view["end_time_ms"] >= view["start_time_ms"], view
     assert all(outcome["duration_ms"] >= 0 for outcome in view["benchmark_outcomes"]), view

@@ -55,13 +55,13 @@ def test_hostile_agents_fail_alone(tmp_path: Path) -> None:
         names = ["healthy", *HOSTILE]
         trials = job.counting()
         assert len(trials) == len(agents) * ATTEMPTS == len(job.trials()), trials
-        found = [(names[each["agent"]], _end(each)) for each in trials]
-        for each in trials:
-            name = names[each["agent"]]
+        found = [(names[trial["agent"]], _end(trial)) for trial in trials]
+        for trial in trials:
+            name = names[trial["agent"]]
             state, kind, told = ENDS.get(name, ("completed", "", ""))
-            assert _end(each)[:2] == (state, kind), (name, found)
-            assert told in _end(each)[2], (name, found)
-            assert each.get("score") == (1.0 if name == "healthy" else SCORES.get(name)), (name, found)
+            assert _end(trial)[:2] == (state, kind), (name, found)
+            assert told in _end(trial)[2], (name, found)
+            assert trial.get("score") == (1.0 if name == "healthy" else SCORES.get(name)), (name, found)
         nothing_is_left(server)
         assert not surprises(server)
 

@@ -49,12 +49,12 @@ def test_a_devbox_that_dies_is_replaced_and_its_trial_kept_beside_the_new_one(ya
     victim = job.at_work(2)[0]
     kill_devbox(server, victim["devbox_id"])
     view = job.ended()
-    trials = {each["id"]: each for each in job.trials()}
+    trials = {trial["id"]: trial for trial in job.trials()}
     lost = trials.pop(victim["id"])
     _is_lost(lost)
     assert lost["is_superseded"]
-    assert [(each["state"], each["score"]) for each in trials.values()] == [("completed", 1.0)] * 2
-    (second,) = [each for each in trials.values() if each["attempt"] == lost["attempt"]]
+    assert [(trial["state"], trial["score"]) for trial in trials.values()] == [("completed", 1.0)] * 2
+    (second,) = [trial for trial in trials.values() if trial["attempt"] == lost["attempt"]]
     assert (second["retry"], second["devbox_id"] != lost["devbox_id"]) == (1, True)
     (outcome,) = view["benchmark_outcomes"]
     assert (outcome["mean_score"], outcome["unscored"], outcome["n_trials"]) == (1.0, 0, 2)
@@ -66,11 +66,11 @@ def test_a_devbox_that_dies_without_retries_leaves_its_trial_unscored(yard: Yard
     victim = job.at_work(2)[0]
     kill_devbox(server, victim["devbox_id"])
     (outcome,) = job.ended()["benchmark_outcomes"]
-    trials = {each["id"]: each for each in job.trials()}
+    trials = {trial["id"]: trial for trial in job.trials()}
     lost = trials.pop(victim["id"])
     _is_lost(lost)
     assert not lost["is_superseded"]
-    assert [(each["state"], each["score"]) for each in trials.values()] == [("completed", 1.0)]
+    assert [(trial["state"], trial["score"]) for trial in trials.values()] == [("completed", 1.0)]
     assert (outcome["mean_score"], outcome["unscored"], outcome["n_trials"]) == (1.0, 1, 2)
 
 
@@ -128,8 +128,8 @@ def test_a_full_disk_is_said_by_the_trials_it_cost(tmp_path: Path, seed: int) ->
         (outcome,) = job.ended()["benchmark_outcomes"]
         trials = job.trials()
         assert len(job.counting()) == ATTEMPTS == outcome["n_trials"], trials
-        for each in trials:
-            _has_a_clear_end(each)
+        for trial in trials:
+            _has_a_clear_end(trial)
         assert outcome["unscored"] == sum(each["state"] == "failed" for each in job.counting()), outcome
     nobody_holds(disk.data)
 
@@ -158,5 +158,5 @@ def _begun(caller: Caller, seconds: float) -> FaultyJob:
 
 
 def _all_scored(job: FaultyJob) -> None:
-    found = [(each["state"], each["score"], each["retry"]) for each in job.trials()]
+    found = [(trial["state"], trial["score"], trial["retry"]) for trial in job.trials()]
     assert found == [("completed", 1.0, 0)] * ATTEMPTS, job.trials()

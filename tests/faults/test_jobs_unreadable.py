@@ -28,12 +28,12 @@ def test_a_scenario_that_cannot_be_read_fails_its_own_trials(tmp_path: Path) -> 
 def test_a_trial_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     with RunningServer(tmp_path / "data") as server, several_callers(server, 1) as (caller,):
         job, bad = _begun(caller)
-        (waiting,) = [each["id"] for each in job.trials() if each["scenario_id"] == bad]
+        (waiting,) = [trial["id"] for trial in job.trials() if trial["scenario_id"] == bad]
         server.stop()
         _spoil(server, "trials", waiting)
         server.start()
         job.ended()
-        assert [(each["state"], each["score"]) for each in job.trials()] == [("completed", 1.0)]
+        assert [(trial["state"], trial["score"]) for trial in job.trials()] == [("completed", 1.0)]
         assert waiting in server.log
         nothing_is_left(server)
 

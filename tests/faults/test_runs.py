@@ -51,7 +51,7 @@ def test_every_run_ends_with_its_score(tmp_path: Path, seed: int) -> None:
     # What each run left is there once, with where it began for an answer, and nothing else.
     answers = [each["id"] for each in again if each["scoring_contract_result"]["isolation"] == "answer"]
     left = {path.stem for path in (data / "images/images").glob("*.json")} - {"host"}
-    wanted = {f"{each}-1-final" for each in kept} | {f"{each}-1-start" for each in answers}
+    wanted = {f"{each}-1-final" for each in kept} | {f"{answer}-1-start" for answer in answers}
     assert left == wanted
     assert leaks.find(data) == []
 

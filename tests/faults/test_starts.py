@@ -120,9 +120,9 @@ def test_sockets_that_are_removed_cost_no_more_than_what_they_led_to(tmp_path: P
         server.start()
         job.ended()
         assert len(job.counting()) == ATTEMPTS, job.trials()
-        for each in job.trials():
-            is_lost = (each.get("failure") or {}).get("kind") == "infrastructure"
-            assert (each["state"], each.get("score")) == ("completed", 1.0) or is_lost, each
+        for trial in job.trials():
+            is_lost = (trial.get("failure") or {}).get("kind") == "infrastructure"
+            assert (trial["state"], trial.get("score")) == ("completed", 1.0) or is_lost, trial
         nothing_is_left(server)
         assert not surprises(server)
 
@@ -158,5 +158,5 @@ def _begun(caller: Caller) -> FaultyJob:
 
 def _is_whole(job: FaultyJob) -> None:
     job.ended()
-    found = [(each["state"], each["score"], each["retry"]) for each in job.trials()]
+    found = [(trial["state"], trial["score"], trial["retry"]) for trial in job.trials()]
     assert found == [("completed", 1.0, 0)] * ATTEMPTS, job.trials()

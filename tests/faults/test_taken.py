@@ -23,7 +23,8 @@ def _has_ended(data: Path) -> bool:
     """The devbox does not run any more, and its disk is where it was."""
     folders = list((data / "host/devboxes").glob("dbx_*"))
     return any(
-        (each / "changes/home/user/answer").exists() and not (each / "box.json").exists() for each in folders
+        (folder / "changes/home/user/answer").exists() and not (folder / "box.json").exists()
+        for folder in folders
     )
 
 
@@ -100,5 +101,5 @@ def test_state_lost_with_the_power_is_not_scored(tmp_path: Path) -> None:
             assert time.monotonic() < deadline, view
             time.sleep(0.1)
         trials = caller.get(f"/v1/benchmark_jobs/{job}/trials")["trials"]
-        assert any("started anew" in json.dumps(each) for each in trials), trials
+        assert any("started anew" in json.dumps(trial) for trial in trials), trials
     assert leaks.find(tmp_path / "data") == []

@@ -241,7 +241,7 @@ def test_a_budget_without_limits_adds_nothing_up() -> None:
 
 
 @live
-async def test_requests_that_are_no_calls_are_counted_as_requests_only(tmp_path: Path) -> None:
+async def test_requests_that_are_not_calls_are_counted_as_requests_only(tmp_path: Path) -> None:
     async with Station(tmp_path / "gateway") as station:
         await station.grant(budget=GrantBudget(requests=3))
         assert (await station.ask("/anthropic/v1/models", method="GET")).status == 200
@@ -259,7 +259,7 @@ async def test_requests_that_are_no_calls_are_counted_as_requests_only(tmp_path:
 
 
 @live
-async def test_a_job_counts_requests_that_are_no_calls_also_after_a_crash(tmp_path: Path) -> None:
+async def test_a_job_counts_requests_that_are_not_calls_also_after_a_crash(tmp_path: Path) -> None:
     budget = GrantBudget(requests=2)
     async with Station(tmp_path / "gateway") as station:
         await station.grant(group="job", group_budget=budget)

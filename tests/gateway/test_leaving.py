@@ -134,7 +134,7 @@ async def test_what_is_recorded_after_the_client_hung_up_has_no_key(tmp_path: Pa
 
 
 @live
-async def test_an_answer_in_the_middle_counts_as_far_as_it_was_told(tmp_path: Path) -> None:
+async def test_a_reply_cut_off_by_leaving_counts_its_reported_usage(tmp_path: Path) -> None:
     async with Station(tmp_path / "gateway") as station:
         await station.grant()
         held = Held(b"".join(events()[:3]))

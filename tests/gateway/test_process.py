@@ -86,7 +86,7 @@ def is_alive(pid: int) -> bool:
 
 
 @live
-async def test_it_is_found_though_somebody_removed_its_socket(tmp_path: Path) -> None:
+async def test_it_is_found_after_its_socket_was_removed(tmp_path: Path) -> None:
     async with a_yard(tmp_path / "gateway") as yard:
         await yard.begin()
         before = (await yard.gateway.status())["instance"]
@@ -99,7 +99,7 @@ async def test_it_is_found_though_somebody_removed_its_socket(tmp_path: Path) ->
 
 
 @live
-async def test_it_serves_a_devbox_and_tells_what_was_used(tmp_path: Path) -> None:
+async def test_it_serves_a_devbox_and_reports_the_usage(tmp_path: Path) -> None:
     async with a_yard(tmp_path / "gateway") as yard:
         await yard.begin()
         assert await yard.ask() == 200
@@ -251,7 +251,7 @@ async def test_there_is_one_per_folder(tmp_path: Path) -> None:
 
 
 @live
-async def test_it_ends_when_nobody_needs_it(tmp_path: Path) -> None:
+async def test_it_ends_when_it_is_no_longer_needed(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path / "gateway", GatewayOptions(lease_seconds=0.5))
     await gateway.open()
     pid = (await gateway.status())["pid"]

@@ -11,7 +11,7 @@ from benchyard.errors import BuildFailed
 from benchyard.hosts.build_cgroups import BuildCgroups
 from benchyard.images.builders.base import BuildLimits, BuildRecipe
 from benchyard.images.builders.choice import open_builder
-from benchyard.images.store import ImageStore, Label
+from benchyard.images.store import ImageIdentity, ImageStore
 from tests.images.builders.conftest import BASE, busybox, run
 from tests.images.conftest import make_machine
 
@@ -33,10 +33,10 @@ def test_a_build_that_uses_up_its_memory_ends_with_that_reason(tmp_path: Path, b
         limits = BuildLimits(memory_bytes=256 * 1024**2)
         recipe = BuildRecipe(f"FROM {BASE}\nRUN echo small\nRUN tail /dev/zero\n", limits=limits)
         with pytest.raises(BuildFailed, match="used up its memory") as caught:
-            await builder.build(recipe, Label("never"), lines.append)
+            await builder.build(recipe, ImageIdentity("never"), lines.append)
         assert caught.value.reason == "out_of_memory"
         await builder.build(
-            BuildRecipe(f"FROM {BASE}\nRUN echo small\n", limits=limits), Label("x"), lines.append
+            BuildRecipe(f"FROM {BASE}\nRUN echo small\n", limits=limits), ImageIdentity("x"), lines.append
         )
 
     run(scene())

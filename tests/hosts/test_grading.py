@@ -29,7 +29,7 @@ def test_commands_are_killed_and_services_stay(on_host: OnHost, name: str) -> No
         while not {f"sleep {n}" for n in (1111, 2222, 3333, 4444, 5555)} <= await _commands(rooms, devbox):
             pass
         assert set(await rooms.kill_commands(devbox, spare=["service_"])) == {each.id for each in begun}
-        assert {each for each in await _commands(rooms, devbox) if each.startswith("sleep")} == {
+        assert {command for command in await _commands(rooms, devbox) if command.startswith("sleep")} == {
             "sleep 1111",
             "sleep 5555",
         }
@@ -47,7 +47,7 @@ def test_commands_are_killed_and_services_stay(on_host: OnHost, name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["fake", "native"])
-def test_opened_files_are_told_after_the_watch(on_host: OnHost, name: str) -> None:
+def test_opened_files_are_reported_after_the_watch(on_host: OnHost, name: str) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         await yard.text(devbox, "echo 1 > ~/one; echo 2 > ~/two")

@@ -8,25 +8,25 @@ from tests.hosts.conftest import OnHost
 from tests.hosts.yard import HostYard
 
 
-def test_changes_are_told_while_it_runs_and_after(on_host: OnHost) -> None:
+def test_changes_are_reported_while_it_runs_and_after(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox(user="root")
         await yard.text(devbox, "mkdir -p /task /usr/local/tools; echo x > /task/before")
         assert await yard.host.rooms.mark(devbox)
-        assert (await yard.host.rooms.changed(devbox)).changes == ()
+        assert (await yard.host.rooms.changes_since_mark(devbox)).changes == ()
         await yard.text(devbox, "echo 12345 > /usr/local/bin/pytest; chmod 4755 /usr/local/bin/pytest")
         await yard.text(devbox, "echo y > /task/during; echo '#' >> /etc/profile")
-        found = await yard.host.rooms.changed(devbox, aside=["/task"])
+        found = await yard.host.rooms.changes_since_mark(devbox, aside=["/task"])
         planted = DiskChange("/usr/local/bin/pytest", "added", "file", 0o4755, 6)
         assert planted in found.changes
-        assert [each.path for each in found.changes] == ["/etc/profile", "/usr/local/bin/pytest"]
+        assert [change.path for change in found.changes] == ["/etc/profile", "/usr/local/bin/pytest"]
         assert (found.total, found.truncated, found.exact) == (2, False, True)
         assert found.changes[0].kind == "modified"
         await yard.restart()
-        assert (await yard.host.rooms.changed(devbox)).total == 3
+        assert (await yard.host.rooms.changes_since_mark(devbox)).total == 3
         await yard.host.stop(devbox, keep_disk=True)
         await yard.restart()
-        assert (await yard.host.rooms.changed(devbox, aside=["/task"])) == found
+        assert (await yard.host.rooms.changes_since_mark(devbox, aside=["/task"])) == found
 
     on_host(test, name="native")
 
@@ -35,13 +35,13 @@ def test_without_a_mark_there_is_nothing_to_compare(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         with pytest.raises(Conflict, match="mark"):
-            await yard.host.rooms.changed(devbox)
+            await yard.host.rooms.changes_since_mark(devbox)
         await yard.host.rooms.mark(devbox)
         with pytest.raises(UsageError):
-            await yard.host.rooms.changed(devbox, aside=["/x"] * 17)
+            await yard.host.rooms.changes_since_mark(devbox, aside=["/x"] * 17)
         await yard.host.stop(devbox, keep_disk=False)
         with pytest.raises(Conflict, match="mark"):
-            await yard.host.rooms.changed(devbox)
+            await yard.host.rooms.changes_since_mark(devbox)
 
     on_host(test)
 
@@ -57,16 +57,16 @@ def test_the_disk_of_a_stopped_devbox_becomes_an_image_without_a_copy(on_host: O
             await rooms.take(devbox, "taken", "scoring")
         await yard.host.stop(devbox, keep_disk=True, is_synced=False)
         with pytest.raises(Conflict, match="not taken"):
-            await rooms.taken(devbox, "taken")
+            await rooms.changes_of_taken_disk(devbox, "taken")
         await rooms.take(devbox, "taken", "scoring")
-        found = await rooms.taken(devbox, "taken")
-        assert [each.path for each in found.changes] == ["/etc/profile", "/task", "/task/work"]
+        found = await rooms.changes_of_taken_disk(devbox, "taken")
+        assert [change.path for change in found.changes] == ["/etc/profile", "/task", "/task/work"]
         await yard.restart()
         # Once more, as after a kill: the same is told of what was moved.
         rooms = yard.host.rooms
         await rooms.take(devbox, "taken", "scoring")
-        assert await rooms.taken(devbox, "taken") == found
-        assert (await rooms.taken(devbox, "taken", aside=["/task"])).total == 1
+        assert await rooms.changes_of_taken_disk(devbox, "taken") == found
+        assert (await rooms.changes_of_taken_disk(devbox, "taken", aside=["/task"])).total == 1
         graded = await yard.devbox("dbx_2", image="taken", user="root")
         assert await yard.text(graded, "cat /task/work; stat -c %i /task/work") == f"left\n{inode}"
 
@@ -85,7 +85,7 @@ def test_a_disk_that_was_not_moved_before_a_kill_is_moved_after_it(on_host: OnHo
         top.rename(yard.folder / "host" / "devboxes" / devbox / "changes")
         await yard.restart()
         await yard.host.rooms.take(devbox, "taken-late", "scoring")
-        assert (await yard.host.rooms.taken(devbox, "taken-late")).total == 2
+        assert (await yard.host.rooms.changes_of_taken_disk(devbox, "taken-late")).total == 2
         graded = await yard.devbox("dbx_2", image="taken-late", user="root")
         assert await yard.text(graded, "cat /task/work") == "left\n"
 

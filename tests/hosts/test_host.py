@@ -34,7 +34,7 @@ def test_a_command_runs_in_a_login_shell_from_home(on_host: OnHost) -> None:
     on_host(test)
 
 
-def test_an_execution_tells_its_state(on_host: OnHost) -> None:
+def test_an_execution_has_its_state(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         begun = await yard.host.exec(devbox, yard.request("cat; echo err >&2; exit 7", attach_stdin=True))
@@ -119,7 +119,7 @@ def test_commands_of_any_length_run(on_host: OnHost) -> None:
     on_host(test)
 
 
-def test_a_timeout_is_told(on_host: OnHost) -> None:
+def test_a_timeout_is_reported(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         state = await yard.run(devbox, "while :; do sleep 0.1; done", timeout_seconds=0.2)
@@ -130,7 +130,7 @@ def test_a_timeout_is_told(on_host: OnHost) -> None:
     on_host(test)
 
 
-def test_cut_output_is_told(on_host: OnHost) -> None:
+def test_cut_output_is_reported(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox(limits=DevboxLimits(output_bytes=10))
         state = await yard.run(devbox, "echo 0123456789abcdef")
@@ -164,7 +164,7 @@ def test_a_command_that_needed_the_network_names_the_flag(on_host: OnHost) -> No
         "python3 -c 'raise OSError(27, \"File too large\")'",
     ],
 )
-def test_a_command_that_filled_the_disk_is_told_so(on_host: OnHost, command: str) -> None:
+def test_a_command_that_filled_the_disk_gets_that_reason(on_host: OnHost, command: str) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox(network=Network.HOST)
         state = await yard.run(devbox, command)
@@ -189,7 +189,7 @@ def test_output_is_followed_from_any_offset_to_the_end(on_host: OnHost) -> None:
     on_host(test)
 
 
-def test_output_without_following_is_what_is_there(on_host: OnHost) -> None:
+def test_output_without_following_is_the_present_output(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         state = await yard.host.exec(devbox, yard.request("echo one; cat", attach_stdin=True))
@@ -200,7 +200,7 @@ def test_output_without_following_is_what_is_there(on_host: OnHost) -> None:
     on_host(test)
 
 
-def test_the_last_lines_are_told(on_host: OnHost) -> None:
+def test_the_last_lines_are_reported(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         state = await yard.run(devbox, "seq 1000")
@@ -260,7 +260,7 @@ def test_stopping_ends_the_executions(on_host: OnHost) -> None:
     on_host(test)
 
 
-def test_a_stop_that_nobody_waits_for_keeps_others_away_until_its_end(on_host: OnHost) -> None:
+def test_an_abandoned_stop_keeps_others_away_until_its_end(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         await yard.run(devbox, "mkdir old && cd old && seq 3000 | xargs touch")
@@ -285,7 +285,7 @@ def test_a_running_devbox_is_not_forgotten(on_host: OnHost) -> None:
     on_host(test)
 
 
-def test_a_start_that_fails_is_told_and_can_be_repeated(on_host: OnHost) -> None:
+def test_a_start_that_fails_is_reported_and_can_be_repeated(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         with pytest.raises(StartFailed, match="no reason"):
             await yard.devbox()
@@ -417,7 +417,7 @@ def test_the_hosts_folder_is_closed_to_others(on_host: OnHost) -> None:
     on_host(test)
 
 
-def test_running_out_of_memory_is_told(on_host: OnHost) -> None:
+def test_running_out_of_memory_is_reported(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         if Capability.LIMIT_MEMORY not in yard.driver.capabilities:
             pytest.skip("memory cannot be limited here")

@@ -40,7 +40,7 @@ def kinds(data: Path) -> set[str]:
     return {leak.kind for leak in leaks.find(data, seconds=1)}
 
 
-def test_devboxes_that_live_are_no_leaks_with_or_without_a_server(lonely: RunningServer) -> None:
+def test_devboxes_that_live_are_not_leaks_with_or_without_a_server(lonely: RunningServer) -> None:
     create(lonely)
     assert leaks.find(lonely.data) == []
     lonely.kill()
@@ -60,7 +60,7 @@ def test_leftovers_of_a_dead_devbox_are_listed_until_cleared(lonely: RunningServ
     assert leaks.find(lonely.data) == []
 
 
-def test_a_devbox_that_nobody_noted_is_listed_with_its_processes(lonely: RunningServer) -> None:
+def test_an_unrecorded_devbox_is_listed_with_its_processes(lonely: RunningServer) -> None:
     folder = create(lonely)
     lonely.kill()
     (folder / "box.json").unlink()
@@ -111,7 +111,7 @@ def test_a_control_group_without_a_devbox_is_listed(tmp_path: Path) -> None:
     assert leaks.look(tmp_path) == []
 
 
-def test_layers_that_nobody_needs_are_listed_unless_something_is_being_made(tmp_path: Path) -> None:
+def test_unused_layers_are_listed_unless_an_image_is_being_made(tmp_path: Path) -> None:
     store = tmp_path / "images"
     for name in ("layers/named", "layers/held", "layers/lost", "images", "holds", "partial"):
         (store / name).mkdir(parents=True)

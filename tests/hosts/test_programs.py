@@ -55,7 +55,7 @@ def test_a_program_gets_its_arguments_as_they_are(on_host: OnHost) -> None:
     on_host(test)
 
 
-def test_how_a_program_ended_is_told(on_host: OnHost) -> None:
+def test_how_a_program_ended_is_reported(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         killed = await yard.host.exec(devbox, yard.request("", argv=("sh", "-c", "kill -11 $$"), strict=True))

@@ -63,7 +63,7 @@ def test_a_command_that_was_never_handed_over_is_begun(
         ended = await yard.host.wait(devbox, state.id, 30)
         assert ended.exit_status == 0
         assert (await yard.host.tail(devbox, state.id, "stdout", 9))[0] == "once\nonce\n"
-        assert [each.id for each in await yard.host.executions(devbox)] == [state.id]
+        assert [execution.id for execution in await yard.host.executions(devbox)] == [state.id]
 
     on_host(test)
 
@@ -87,7 +87,7 @@ def test_a_devbox_that_is_gone_does_not_run_and_can_be_started_anew(on_host: OnH
     on_host(test)
 
 
-def test_a_devbox_that_dies_under_the_host_is_told(on_host: OnHost) -> None:
+def test_a_devbox_that_dies_under_the_host_is_reported(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         state = await yard.host.exec(devbox, yard.request("while :; do sleep 0.1; done"))

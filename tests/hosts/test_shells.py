@@ -72,7 +72,7 @@ def test_exit_keeps_the_state_and_its_status(on_host: OnHost) -> None:
     on_host(test)
 
 
-def test_a_command_that_is_no_shell_keeps_the_state_and_says_only_so(on_host: OnHost) -> None:
+def test_a_command_that_is_not_a_shell_keeps_the_state_and_says_only_so(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         devbox = await yard.devbox()
         await yard.run(devbox, "cd /tmp; X=1", shell_name="s")
@@ -181,4 +181,4 @@ def test_a_shell_whose_state_was_sealed_with_a_lost_key_says_so(tmp_path: Path) 
     shells.Shell.named(tmp_path / "shells", "user", "s", Vault(tmp_path / "key")).keep(b"export X=1")
     other = shells.Shell.named(tmp_path / "shells", "user", "s", Vault(tmp_path / "other"))
     with pytest.raises(StoreError, match="another name"):
-        other.kept()
+        other.stored_state()

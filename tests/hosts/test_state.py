@@ -67,4 +67,4 @@ def test_plain_text_of_an_earlier_version_is_sealed_or_removed_when_it_is_opened
     shell = Shell.named(tmp_path / "devboxes" / "rests" / "shells", "user", "s", vault)
     assert [each.name for each in shell.state.parent.iterdir()] == [shell.state.name]
     assert b"a-sec" not in shell.state.read_bytes()
-    assert shell.kept() == b"export TOKEN=a-secret-value \xff"
+    assert shell.stored_state() == b"export TOKEN=a-secret-value \xff"

@@ -7,7 +7,7 @@ import pytest
 from benchyard.hosts.cancellation import PendingWork
 
 
-def test_work_whose_asker_has_gone_is_waited_for() -> None:
+def test_work_outlives_its_cancelled_caller() -> None:
     async def live() -> None:
         unfinished, may_end, ends = PendingWork(), asyncio.Event(), []
 
@@ -22,8 +22,8 @@ def test_work_whose_asker_has_gone_is_waited_for() -> None:
             await asking
         assert ends == []
         asyncio.get_running_loop().call_later(0.05, may_end.set)
-        await unfinished.ended()
+        await unfinished.wait_until_ended()
         assert ends == ["whole"]
-        await unfinished.ended()
+        await unfinished.wait_until_ended()
 
     asyncio.run(live())

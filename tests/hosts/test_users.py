@@ -67,7 +67,7 @@ def test_root_needs_nothing(on_host: OnHost) -> None:
     on_host(test, name="native")
 
 
-def test_a_name_that_is_none_is_refused(on_host: OnHost) -> None:
+def test_an_invalid_name_is_refused(on_host: OnHost) -> None:
     async def test(yard: HostYard) -> None:
         _needs_users(yard)
         for name in ("a:b", "../x", "Upper", "x" * 40, "a\nroot"):
@@ -99,7 +99,7 @@ def test_an_image_shows_its_users_by_its_topmost_list(tmp_path: Path) -> None:
     assert not has_user(covered, "user", None)
 
 
-def test_a_list_of_users_that_is_none_shows_nobody(tmp_path: Path) -> None:
+def test_an_invalid_list_of_users_has_no_users(tmp_path: Path) -> None:
     linked, missing = _image(tmp_path / "linked", ""), _image(tmp_path / "missing", "")
     list_of_users = linked.layers[0] / "etc/passwd"
     list_of_users.unlink()

@@ -3,7 +3,8 @@
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from tests.house.tree import PACKAGE, ROOT, Module, modules, unexcused
 
@@ -37,6 +38,30 @@ OWN_CLASSES = frozenset({"Config"})
 """Names that every module of a kind gives to the same thing."""
 OWN_ROOMS = ("benchyard.client",)
 """Rooms whose classes carry the names of the nouns that the server's classes have too."""
+
+MEANINGS = {
+    "agent": "agents api benchmarks cli client engine gateway/trajectory models reports testing",
+    "answer": "engine/runs hosts reports scorers testing",
+    "attachment": "engine models",
+    "door": "devboxes engine gateway hosts images/builders models testing",
+    "gate": "cli models reports",
+    "grant": "engine gateway",
+    "job": "api cli client engine models reports store",
+    "kit": "hosts scorers images/builders/buildkit images/builders/buildkit_output",
+    "label": "models/results",
+    "place": "engine/jobs",
+    "reward": "models scorers",
+    "room": "engine/runs scorers testing",
+    "round": "engine models",
+    "stage": "engine/jobs models reports",
+    "trial": "api cli client engine/jobs models reports store",
+    "upstream": "engine gateway settings",
+}
+"""Words of the glossary that are at hand for other things too, and the rooms where they mean what it says.
+
+Elsewhere the other thing needs another word: a reply of a model, a response of a server, a span of a file.
+"""
+WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
 RIDDLES = frozenset(
     {
@@ -122,6 +147,51 @@ def test_the_glossary_has_each_word_once() -> None:
     assert [word for word, count in Counter(glossary()).items() if count > 1] == []
 
 
+def named_things() -> Iterator[tuple[str, Module]]:
+    """The names of all modules and classes, private ones too, with the module."""
+    for module in modules():
+        yield module.path.stem, module
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                yield node.name, module
+
+
+def is_in_room(module: Module, rooms: str) -> bool:
+    where = module.path.relative_to(PACKAGE).with_suffix("").as_posix()
+    return any(where == room or where.startswith(f"{room}/") for room in rooms.split())
+
+
+def misused_words(names: Iterable[tuple[str, Module]]) -> dict[str, str]:
+    """Return the names that use a word of the glossary in a room where it does not have its meaning."""
+    findings = {}
+    for name, module in names:
+        for word in (part.lower() for part in WORD.findall(name)):
+            rooms = MEANINGS.get(word) or MEANINGS.get(word.removesuffix("s"))
+            if rooms and not is_in_room(module, rooms):
+                findings[f"{module.where}::{name}"] = (
+                    f"{module.where}: {name} uses {word!r}, which means something else in ARCHITECTURE.md"
+                )
+    return findings
+
+
+def test_a_word_of_the_glossary_means_one_thing_in_names() -> None:
+    assert unexcused("glossary", misused_words(named_things())) == []
+
+
+def test_a_job_of_a_builder_is_found() -> None:
+    builder = next(
+        module for module in modules() if module.name == "benchyard.images.builders.engine_builder"
+    )
+    assert list(misused_words([("_Job", builder), ("BuildJobs", builder), ("Jobless", builder)])) == [
+        f"{builder.where}::_Job",
+        f"{builder.where}::BuildJobs",
+    ]
+
+
+def test_words_that_are_checked_are_in_the_glossary() -> None:
+    assert sorted(set(MEANINGS) - set(glossary())) == []
+
+
 def docstrings() -> Iterator[tuple[str, str]]:
     for module in modules():
         for node in ast.walk(module.tree):
@@ -129,6 +199,20 @@ def docstrings() -> Iterator[tuple[str, str]]:
                 text = ast.get_docstring(node)
                 if text:
                     yield f"{module.where}::{getattr(node, 'name', '')}", text
+            for name, text in field_texts(getattr(node, "body", None)):
+                yield f"{module.where}::{name}", text
+
+
+def field_texts(body: object) -> Iterator[tuple[str, str]]:
+    """The strings that stand under fields and constants."""
+    if not isinstance(body, list):
+        return
+    for field, below in pairwise(body):
+        if isinstance(field, ast.AnnAssign | ast.Assign) and isinstance(below, ast.Expr):
+            text = below.value.value if isinstance(below.value, ast.Constant) else None
+            if isinstance(text, str):
+                target = field.target if isinstance(field, ast.AnnAssign) else field.targets[0]
+                yield ast.unparse(target), text
 
 
 def test_docstrings_begin_with_a_verb_or_the_name_of_the_thing() -> None:

@@ -50,7 +50,7 @@ DYNAMIC: dict[str, list[Any]] = {
     "images/host_image.py": [r"libcap[-.\w]*"],
     "images/user_layer.py": [re.compile(rb"^(sudo:[^:\n]*:[^:\n]*:)([^:\n]*)$", re.M)],
     "registry.py": [re.compile(r"^class NativeDriver\b", re.M)],
-    "scorers/standalone/bigcodebench_job.py": [re.compile(r"^[^\S\n]*(async )?def task_func\b", re.M)],
+    "scorers/standalone/bigcodebench_input.py": [re.compile(r"^[^\S\n]*(async )?def task_func\b", re.M)],
     "scorers/standalone/polyglot_parsers.py": [rb"^=+ (?:\d+ \w+, )*\d+ passed(?:, \d+ \w+)* in [^\n]+=$"],
     "scorers/verifier/replacements/apt.py": [re.compile("^Package: libc6\nStatus: (.*)$", re.M)],
     "scorers/verifier/replacements/fetch.py": [r"-[A-Za-z]*?o(.*)"],
@@ -202,7 +202,7 @@ def every() -> dict[tuple[Any, int], Found]:
     return {key: each for key, each in found.items() if not each.place.startswith(tuple(OWN_TEXT))}
 
 
-def letters(parsed: Any) -> Iterator[str]:
+def letters(parsed: Any) -> Iterator[str]:  # noqa: C901  a branch for each part of a pattern
     """Texts that parts of a pattern fit: its literals in a row, and one letter of each class."""
     run = ""
     for code, argument in parsed:
@@ -388,6 +388,6 @@ def test_no_text_takes_a_pattern_more_than_its_share_of_time(part: int) -> None:
         r"^(a+)+$",
     ],
 )
-def test_a_pattern_that_takes_too_long_is_told(pattern: str) -> None:
+def test_a_pattern_that_takes_too_long_is_reported(pattern: str) -> None:
     found = Found("here", re.compile(pattern, re.MULTILINE), frozenset({"search"}))
     assert next(troubles(found), None) is not None

@@ -80,5 +80,5 @@ def test_what_the_source_names_is_there() -> None:
         ("their bigcodebench/generate.py, /etc/x.py, <name>/x.py", []),
     ],
 )
-def test_a_name_of_something_that_is_gone_is_told(text: str, gone: list[str]) -> None:
+def test_a_name_of_something_that_is_gone_is_reported(text: str, gone: list[str]) -> None:
     assert [*missing(text)] == gone

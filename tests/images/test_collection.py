@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from benchyard.devboxes.local_trees import LocalTrees
 from benchyard.images.builders.base import Builder, BuildRecipe, BuiltImage, Log
 from benchyard.images.collection import Collector
-from benchyard.images.store import Image, ImageStore, Label
+from benchyard.images.store import Image, ImageIdentity, ImageStore
 
 T = TypeVar("T")
 MEGABYTE = 1024**2
@@ -28,10 +28,10 @@ class Cache(Builder):
         self.file.write_bytes(os.urandom(MEGABYTE))
         self._used = used
 
-    async def build(self, recipe: BuildRecipe, label: Label, log: Log) -> BuiltImage:
+    async def build(self, recipe: BuildRecipe, identity: ImageIdentity, log: Log) -> BuiltImage:
         raise NotImplementedError
 
-    async def pull(self, reference: str, label: Label, log: Log) -> Image:
+    async def pull(self, reference: str, identity: ImageIdentity, log: Log) -> Image:
         raise NotImplementedError
 
     async def forget(self) -> bool:

@@ -47,7 +47,7 @@ def test_instructions_have_their_lines() -> None:
     assert found[6].heredocs[0].content == "FROM not-an-instruction\n"
 
 
-def test_images_are_told_from_stages() -> None:
+def test_images_are_distinguished_from_stages() -> None:
     bases = Bases(parse_dockerfile(WHOLE), {})
     assert {name: each.first for name, each in bases.references().items()} == {
         "base:1": 4,
@@ -61,7 +61,9 @@ def test_images_get_other_names_and_lines_stay() -> None:
     renamed = Bases(parse_dockerfile(WHOLE), {}).renamed(
         {"base:1": "x/b", "tools:2": "x/t", "busybox:1": "x/y"}
     )
-    text = renamed.replaced({each: [each.text] for each in renamed.instructions if not each.heredocs})
+    text = renamed.replaced(
+        {instruction: [instruction.text] for instruction in renamed.instructions if not instruction.heredocs}
+    )
     lines = text.split("\n")
     assert lines[3] == "FROM x/b as One"
     assert lines[5].startswith("RUN --mount=type=bind,from=x/t,target=/t echo a")
@@ -130,6 +132,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         Bases(found, {})
     except BuildFailed:
         return
-    spans = [(each.first, each.last) for each in found.instructions]
+    spans = [(instruction.first, instruction.last) for instruction in found.instructions]
     assert all(first <= last < after for (first, last), (after, _) in pairwise(spans))
     assert spans[-1][1] <= len(text.split("\n"))

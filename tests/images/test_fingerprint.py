@@ -37,6 +37,6 @@ def test_changed_packages_are_the_same_system_seen_anew(machine: Path, path: str
     assert same_system(before, after)
 
 
-def test_a_strange_os_release_is_no_obstacle(machine: Path) -> None:
+def test_a_strange_os_release_is_not_an_obstacle(machine: Path) -> None:
     (machine / "etc/os-release").write_bytes(b'ID=\'unbalanced\n=\n\xff\xfe\nVERSION_ID="1"2\\\n')
     assert host_fingerprint(machine)

@@ -54,7 +54,7 @@ def test_real_directories_lie_below_and_merged_ones_stay_links(machine: Path, la
     assert list((layer / "lib64").iterdir()) == []
 
 
-def test_a_system_without_usr_is_told_to_import_an_image(tmp_path: Path) -> None:
+def test_a_system_without_usr_is_advised_to_import_an_image(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="import an image instead"):
         write_host_layer(tmp_path, tmp_path / "tar")
 

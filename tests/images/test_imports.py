@@ -281,7 +281,7 @@ def test_broken_archives_say_what_is_wrong_and_leave_nothing(
 
 
 @pytest.mark.parametrize("content", [b"", b"no tar at all", layer({}), layer({"README": "x"}), BASE[:1000]])
-def test_files_that_are_no_image_are_refused(store: ImageStore, tmp_path: Path, content: bytes) -> None:
+def test_files_that_are_not_images_are_refused(store: ImageStore, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(
         ImageError, match=r"expected a root filesystem|not a readable tar|ends inside|cut short"
@@ -358,8 +358,8 @@ def test_imports_at_once_do_not_disturb_each_other(store: ImageStore, tmp_path: 
         )
 
     results = asyncio.run(run())
-    images = [each for each in results if isinstance(each, Image)]
+    images = [result for result in results if isinstance(result, Image)]
     assert len(images) == 6
     assert len({image.layers for image in images}) == 1
-    assert [type(each) for each in results if isinstance(each, BenchyardError)] == [ImageError]
+    assert [type(result) for result in results if isinstance(result, BenchyardError)] == [ImageError]
     assert view(store, images[0]).read("data/c") == b"c"

@@ -55,7 +55,7 @@ def test_the_store_is_closed_to_others(opened: ImageStore, tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a folder away")
-def test_a_folder_of_somebody_else_is_refused(store: ImageStore, tmp_path: Path) -> None:
+def test_a_folder_of_another_user_is_refused(store: ImageStore, tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     os.chown(tmp_path / "store", 12345, 12345)
     with pytest.raises(ImageError, match="must be a folder of the user"):
@@ -433,7 +433,7 @@ def test_a_chain_that_cannot_be_merged_goes_on_unmerged_and_leaves_nothing(
     assert layers_on_disk(tmp_path) == set(images[-1].layers)
 
 
-def test_a_merged_layer_nobody_came_to_name_is_removed(opened: ImageStore, tmp_path: Path) -> None:
+def test_a_merged_layer_without_an_image_is_removed(opened: ImageStore, tmp_path: Path) -> None:
     image = stacked(opened, tmp_path, 20)[-1]
     before = layers_on_disk(tmp_path)
 

@@ -83,4 +83,4 @@ def named(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _paths(files: Iterable[dict[str, Any]]) -> Iterator[str]:
-    return (each["path"] for each in files)
+    return (file["path"] for file in files)

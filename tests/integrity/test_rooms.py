@@ -128,7 +128,7 @@ def test_moving_the_home_does_not_move_the_answer(http: httpx.Client) -> None:
     run.end()
 
 
-def test_a_link_on_the_way_to_what_is_no_part_of_the_answer_does_not_make_it_one(http: httpx.Client) -> None:
+def test_a_link_does_not_make_its_target_a_part_of_the_answer(http: httpx.Client) -> None:
     launch = {"launch_commands": ["mkdir -p ~/out/sub; echo strict > ~/out/sub/rules"]}
     run = run_of(
         http,

@@ -109,7 +109,7 @@ def test_more_files_than_can_be_listed_hide_nothing(scored: Any) -> None:
     flood = "sudo python3 -c \"import os; os.mkdir('/aaa'); [open(f'/aaa/{n}', 'w') for n in range(11000)]\""
     first, *others = suspicions(scored(f"{flood}; {SHIM.format(PYTHON)}"))
     assert first == opened(PYTHON)
-    assert any("not known" in each or "can be listed" in each for each in others)
+    assert any("not known" in other or "can be listed" in other for other in others)
 
 
 def test_a_flood_of_the_work_is_not_suspect(scored: Any) -> None:
@@ -208,7 +208,7 @@ def test_a_folder_that_was_made_for_the_graders_files_is_named(scored: Any, leav
 
 
 @pytest.mark.parametrize("folder", [None, "/home/user"])
-def test_hidden_files_of_the_home_are_no_work_where_the_home_is(
+def test_hidden_files_of_the_home_are_not_work_where_the_home_is(
     http: httpx.Client, folder: str | None
 ) -> None:
     plant = (
@@ -337,7 +337,7 @@ class TestReference:
         found: list[str] = job.row()["suspicions"]
         return found
 
-    def test_a_reference_that_fails_is_no_excuse(self, http: httpx.Client) -> None:
+    def test_a_reference_that_fails_is_not_an_excuse(self, http: httpx.Client) -> None:
         id = made(http, bash("python3 x; cat answer"), reference_output=f"{self.PLANT}; echo 0 > answer")
         assert Job(http, scenarios_spec([id], {"name": "oracle"})).row()["score"] == 0.0
         forged = Job(http, scenarios_spec([id], agent(f"{self.PLANT}; echo 1 > answer"))).row()
@@ -386,7 +386,7 @@ class TestLive:
         assert row["score"] == 1.0, row
         assert f"{named} was changed outside of the work while it was scored" in row["suspicions"]
 
-    def test_a_program_that_was_there_for_a_moment_is_told(self, http: httpx.Client) -> None:
+    def test_a_program_that_was_there_for_a_moment_is_reported(self, http: httpx.Client) -> None:
         """It is taken away as soon as it has passed for the graders' own; only its folder has changed."""
         waits = (
             "until ls -d /run/benchyard-?????*; do sleep 0.01; done; cp late /usr/local/bin/python3;"
@@ -450,8 +450,8 @@ class TestRules:
         (row,) = forged["scenario_outcomes"]
         assert (row["n_suspect"], row["suspicions"]) == (2, [opened(PYTHON)])
         assert [each["suspicions"] for each in row["attempts"]] == [[opened(PYTHON)]] * 2
-        trials = [each for each in job.trials() if each["agent"] == 0]
-        assert [each["suspicions"] for each in trials] == [[opened(PYTHON)]] * 2
+        trials = [trial for trial in job.trials() if trial["agent"] == 0]
+        assert [trial["suspicions"] for trial in trials] == [[opened(PYTHON)]] * 2
         (going, _) = job.get()["progress"]
         assert going["n_suspect"] == 2
 
@@ -485,7 +485,8 @@ def test_no_honest_work_of_quickstart_is_suspect(server: RunningServer) -> None:
         made = client.jobs.create({"spec": {**spec, "orchestrator_config": {"n_concurrent_trials": 4}}})
         (outcome,) = client.jobs.wait(made.id, timeout=300).benchmark_outcomes
         runs = [
-            client.scenarios.runs.retrieve(str(each.scenario_run_id)) for each in client.jobs.trials(made.id)
+            client.scenarios.runs.retrieve(str(trial.scenario_run_id))
+            for trial in client.jobs.trials(made.id)
         ]
     assert (outcome.mean_score, outcome.n_suspect) == (1.0, 0)
     isolations = set()

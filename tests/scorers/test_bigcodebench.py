@@ -6,7 +6,7 @@ from benchyard.devboxes.base import Capability
 from benchyard.errors import ScorerFailed
 from benchyard.scorers import bigcodebench as listed
 from benchyard.scorers.base import Verdict
-from benchyard.scorers.standalone.bigcodebench_job import clean, expected_tests
+from benchyard.scorers.standalone.bigcodebench_input import clean, expected_tests
 from benchyard.testing.contracts.driver_fixture import DriverFixture, contract
 from benchyard.testing.contracts.scorer import GradingCase, GradingSuite, ScorerContract
 
@@ -111,7 +111,7 @@ class TestGrading(GradingSuite):
         assert after.score == 1.0
 
     @contract(Capability.USERS)
-    async def test_skipped_tests_are_not_told_as_passed(self, yard: DriverFixture) -> None:
+    async def test_skipped_tests_are_not_reported_as_passed(self, yard: DriverFixture) -> None:
         skips = "import unittest\ndef task_func(numbers):\n    raise unittest.SkipTest('no')\n"
         plain = TEST.replace(
             '    @unittest.skip("not here")\n    def test_skipped(self):\n        self.fail()\n', ""
@@ -152,7 +152,7 @@ class TestGrading(GradingSuite):
         assert unknown.score == 0.0
 
     @contract(Capability.USERS)
-    async def test_the_environment_is_told_with_the_result(self, yard: DriverFixture) -> None:
+    async def test_the_environment_is_reported_with_the_result(self, yard: DriverFixture) -> None:
         (graded,) = await self.grade(yard, case(GOOD))
         assert isinstance(graded, Verdict), graded
         assert graded.facts["environment"] == "unofficial environment"

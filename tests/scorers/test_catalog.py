@@ -99,7 +99,7 @@ def test_patterns_are_arguments() -> None:
 
 
 @pytest.mark.parametrize("version", ["three", "=3.12", ">=", "3.12; import os", "~", "x" * 2000])
-def test_versions_of_python_that_are_none_are_refused(version: str) -> None:
+def test_invalid_versions_of_python_are_refused(version: str) -> None:
     told = refused("python_script_scorer", python_script="print(1)", python_version_constraint=version)
     assert "python_version_constraint" in told
 

@@ -105,7 +105,7 @@ def test_no_answer_is_felt_while_it_is_graded(type: str) -> None:
 
 def test_no_answer_to_bigcodebench_is_felt_while_its_job_is_made() -> None:
     item = {"code_prompt": "def f():", "test": "x = 1", "entry_point": "f", "time_limit_sec": 1.0}
-    function = "benchyard.scorers.standalone.parsers:make_bigcodebench_job"
+    function = "benchyard.scorers.standalone.parsers:make_bigcodebench_input"
 
     async def scenario(workers: Workers) -> None:
         for answer in answers().values():
@@ -192,7 +192,7 @@ def test_output_of_exercises_is_searched_in_workers() -> None:
             b"collected " * 100_000,
             b"=" * MEBIBYTE + b" 1 skipped",
         ):
-            verdict = await scorer._judged(
+            verdict = await scorer._verdict(
                 said(output), "/tmp/polyglot", ExerciseAnswer({}), KnownTests(), PaperRoom({})
             )
             assert verdict.score == 0.0
@@ -278,7 +278,7 @@ def test_size_of_expected_answers_is_limited(type: str) -> None:
 
 
 @pytest.mark.parametrize("params", [{}, {"more": "x" * 60_000}])
-def test_a_long_problem_is_told_to_scorers_by_workers(params: dict[str, Any]) -> None:
+def test_scorers_get_a_long_problem_through_workers(params: dict[str, Any]) -> None:
     """A megabyte of it, in which many letters are written in several."""
     facts = {"problem_statement": 'é\n"\x01' * 260_000, "reference_output": "\ud800" * 500_000}
 
@@ -303,6 +303,6 @@ def test_files_that_grade_swe_bench_are_read_in_workers(at_most: int) -> None:
         for type, fields in (("swe_bench_scorer", {"base_commit": "a" * 40}), ("swe_bench_pro_scorer", {})):
             scorer: Any = catalog.parse(type, fields, ScoringContext(attached=archive_of, call=workers.call))
             with pytest.raises(ScorerFailed):
-                await scorer._graded()
+                await scorer._load_tests()
 
     live(scenario)

@@ -128,7 +128,7 @@ class TestPythonAnswers(Answers):
         assert (many.score, "more than" in many.output) == (0.0, True)
 
     @contract()
-    async def test_links_are_no_sources(self, yard: DriverFixture) -> None:
+    async def test_links_are_not_sources(self, yard: DriverFixture) -> None:
         scorer = self.scorer(GradingCase(self.exercise.fields))
         devbox = await devbox_with(yard, list(await scorer.kits(kits_of(yard))))
         room = ScoringRoom(yard, devbox)
@@ -142,7 +142,7 @@ class TestPythonAnswers(Answers):
         assert (graded.score, graded.facts["left_out"]) == (0.0, "double.py, parts")
 
     @contract()
-    async def test_skipped_tests_are_told(self, yard: DriverFixture) -> None:
+    async def test_skipped_tests_are_reported(self, yard: DriverFixture) -> None:
         more = "\ndef test_more():\n    double(1)\n    assert True\n"
         self.exercise = replace(
             self.exercise,
@@ -238,14 +238,14 @@ CLAIMED = {
 
 
 @pytest.mark.parametrize("name", sorted(WHOLE))
-def test_a_line_that_tells_of_passed_tests_is_no_whole_report(name: str) -> None:
+def test_a_line_that_tells_of_passed_tests_is_not_a_whole_report(name: str) -> None:
     assert outcome(name, WHOLE[name])["passed"]
     assert outcome(name, WHOLE[name])["complete"]
     assert outcome(name, CLAIMED[name])["passed"]
     assert not outcome(name, CLAIMED[name])["complete"]
 
 
-def test_as_many_tests_are_told_of_as_there_are() -> None:
+def test_a_report_is_complete_only_with_every_test() -> None:
     assert outcome("cpp", WHOLE["cpp"], 3)["complete"]
     assert not outcome("cpp", WHOLE["cpp"], 4)["complete"]
 

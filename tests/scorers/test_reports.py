@@ -61,7 +61,7 @@ def test_a_whole_report_has_no_flaw(content: str) -> None:
     assert "there are 3" in str(flaw(content, wanted=3))
 
 
-def test_a_report_tells_of_as_many_tests_as_that_of_the_reference() -> None:
+def test_a_report_counts_as_many_tests_as_that_of_the_reference() -> None:
     two, three = CountedTests(tests=2), CountedTests(tests=3)
     assert flaw(WHOLE, reference=[two]) is None
     assert flaw(WHOLE, reference=[three, two]) is None
@@ -105,7 +105,7 @@ def test_report_from_before_the_run_does_not_count() -> None:
     assert flaw(WHOLE, before=JUNIT) is None
 
 
-def test_a_reward_without_a_report_is_none_and_the_official_one_is_suspect() -> None:
+def test_a_reward_without_a_report_does_not_count_and_the_official_one_is_suspect() -> None:
     own = reports.judge(GOOD, "it is missing", official=False)
     assert (own.score, own.output, own.suspect) == (0.0, "done\n[benchyard] it is missing\n", None)
     public = reports.judge(GOOD, "it is missing", official=True)

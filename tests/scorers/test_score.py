@@ -63,7 +63,7 @@ def test_only_plain_numbers_count(line: str) -> None:
         score.parse(line.encode())
 
 
-def test_a_number_that_begins_before_the_end_that_is_kept_is_none() -> None:
+def test_a_number_cut_at_its_beginning_does_not_count() -> None:
     with pytest.raises(ScorerFailed):
         score.parse(b"0" * MOST_OUTPUT_BYTES)
 

@@ -67,6 +67,6 @@ def test_a_script_that_ends_like_a_missing_shell_is_not_run_again() -> None:
     assert [argv[0] for argv in room.ran if "-c" not in argv] == ["/bin/bash"]
 
 
-def test_without_any_shell_it_is_said_what_to_do() -> None:
+def test_without_any_shell_the_error_names_the_remedy() -> None:
     with pytest.raises(ScorerFailed, match=r"neither /bin/bash nor /bin/sh.*python_script_scorer"):
         graded(Image({}))

@@ -129,6 +129,6 @@ def test_a_script_ends_with_the_status_of_its_tests() -> None:
         swe_bench.script_with_status("run the tests\n")
 
 
-def test_a_parser_that_is_not_there_is_told() -> None:
+def test_a_parser_that_is_not_there_is_reported() -> None:
     with pytest.raises(ScorerFailed, match="parse_log_nothing"):
         graded(spec("parse_log_nothing", [NEW], []), HEAD + PYTEST + TAIL)

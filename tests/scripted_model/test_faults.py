@@ -115,7 +115,7 @@ def test_each_conversation_has_its_faults() -> None:
         assert one == other == again == [500, 200]
 
 
-def test_conversations_with_the_same_words_are_told_apart_by_the_names_their_clients_give_them() -> None:
+def test_conversations_with_the_same_words_are_distinguished_by_the_names_their_clients_give_them() -> None:
     with scripted({"status": 500}, {"text": "well"}) as model:
         statuses = []
         for name in ("a", "b", "a", "b"):

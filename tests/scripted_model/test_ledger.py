@@ -109,7 +109,7 @@ def test_lists_of_models_name_those_that_were_given() -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"nonsense", b"[]", b"[" * 100_000, b'"text"', b"\xff"])
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_body_that_is_no_object_is_refused(dialect: str, sent: bytes) -> None:
+def test_a_body_that_is_not_an_object_is_refused(dialect: str, sent: bytes) -> None:
     with RunningModel(SCRIPT) as model:
         response = httpx.post(model.url + path(dialect), content=sent, timeout=60)
         assert response.status_code == 400

@@ -32,7 +32,7 @@ def running(*options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_the_scripts_of_its_files_until_it_is_told_to_end(number: int, tmp_path: Path) -> None:
+def test_it_serves_the_scripts_of_its_files_until_it_is_stopped(number: int, tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text("scripts: [{match: one, final: first}]")
     (tmp_path / "two.json").write_text('{"scripts": [{"match": "two", "final": "second"}]}')
     files = ["--script", str(tmp_path / "one.yaml"), "--script", str(tmp_path / "two.json")]
@@ -55,14 +55,14 @@ def test_it_knows_how_to_solve_what_comes_with_us() -> None:
         assert "LENGTHS[: month - 1]" in arguments["command"]
 
 
-def test_a_mistake_in_a_script_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_mistake_in_a_script_is_reported_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("scripts: [{steps: [{}]}]")
     ended = CliRunner().invoke(program.main, ["--script", str(tmp_path / "bad.yaml")])
     assert ended.exit_code == 1
     assert "bad.yaml:1" in ended.output
 
 
-def test_a_port_that_is_taken_is_told_in_a_line() -> None:
+def test_a_port_that_is_taken_is_reported_in_a_line() -> None:
     with running() as (url, _):
         ended = subprocess.run(
             [*COMMAND, "--port", url.rpartition(":")[2]], capture_output=True, text=True, check=False

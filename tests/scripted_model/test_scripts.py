@@ -92,7 +92,7 @@ def test_the_prompt_chooses_the_script(dialect: str) -> None:
                 assert said(dialect, answer).text == expected
 
 
-def test_notes_around_a_prompt_do_not_hide_it_and_later_words_are_no_prompt() -> None:
+def test_notes_around_a_prompt_do_not_hide_it_and_later_words_are_not_a_prompt() -> None:
     with RunningModel(GIVEN) as model:
         sent = body("responses", "<environment>notes</environment>")
         prompt = {"type": "input_text", "text": "Fix the bug in days.py"}

@@ -141,7 +141,7 @@ def test_any_script_is_written_as_it_is(tmp_path: Path) -> None:
     assert "uid=" in (tmp_path / "project" / "made").read_text()
 
 
-def test_statements_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
+def test_statements_that_look_the_same_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="part of"):
         solving(benchmark(tmp_path, one="Do it.", two="First look. Do  it."))
 

@@ -128,7 +128,7 @@ def chat(model: RunningModel, messages: list[Any], **options: Any) -> Any:
     return list(events(response.text)) if options.get("stream") else response.json()
 
 
-def test_chat_tells_tokens_and_their_probabilities_to_whom_asks() -> None:
+def test_chat_sends_tokens_and_their_probabilities_on_request() -> None:
     with RunningModel(
         Script(steps=(ScriptStep(text=TEXT, tool="bash", arguments={"command": "ls"}),))
     ) as model:
@@ -163,7 +163,7 @@ def test_a_prompt_and_its_answer_are_the_beginning_of_the_next_prompt() -> None:
         assert second["prompt_token_ids"][: len(begun)] == begun
 
 
-def test_nothing_about_tokens_is_told_to_whom_does_not_ask(model: RunningModel) -> None:
+def test_tokens_are_not_sent_without_a_request(model: RunningModel) -> None:
     response = ask(model.url, "chat", PROMPT)
     assert "token_ids" not in response.text
     assert "logprobs" not in response.text

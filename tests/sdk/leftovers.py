@@ -27,16 +27,16 @@ class Belongings:
 
     def left(self) -> list[Process]:
         """Those that are still there, and any other in the same groups."""
-        known = {(each.pid, each.started) for each in self.processes}
+        known = {(process.pid, process.started) for process in self.processes}
         return [
-            each
-            for each in _processes()
-            if (each.pid, each.started) in known or self.owners & set(_OWNER.findall(each.groups))
+            process
+            for process in _processes()
+            if (process.pid, process.started) in known or self.owners & set(_OWNER.findall(process.groups))
         ]
 
     def without_devboxes(self) -> "Belongings":
         """The server's own processes only."""
-        own = frozenset(each for each in self.processes if not _OWNER.search(each.groups))
+        own = frozenset(process for process in self.processes if not _OWNER.search(process.groups))
         return Belongings(own, frozenset())
 
 
@@ -47,13 +47,13 @@ def belongings(server_pid: int) -> Belongings:
     while more := {each.pid for each in every if each.parent in found} - found:
         found |= more
     processes = frozenset(each for each in every if each.pid in found)
-    owners = {owner for each in processes for owner in _OWNER.findall(each.groups)}
+    owners = {owner for process in processes for owner in _OWNER.findall(process.groups)}
     return Belongings(processes, frozenset(owners))
 
 
 def members(devbox_id: str) -> list[Process]:
     """The processes of one devbox, told by its control groups."""
-    found = [each for each in _processes() if f"/{devbox_id}\n" in each.groups]
+    found = [process for process in _processes() if f"/{devbox_id}\n" in process.groups]
     assert found, "devboxes have no control groups here"
     return found
 

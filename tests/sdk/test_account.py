@@ -49,7 +49,7 @@ def test_secrets_are_kept_changed_and_forgotten_but_never_shown(client: Runloop)
     changed = client.secrets.update(name, value="second-value")
     assert (changed.id, changed.update_time_ms >= made.update_time_ms) == (made.id, True)
     listed = client.secrets.list(limit=1000)
-    assert name in {each.name for each in listed.secrets}
+    assert name in {secret.name for secret in listed.secrets}
     assert "value" not in listed.to_json()
     id = create(client, secrets={"VALUE": name})
     assert output(client, id, "echo $VALUE") == "second-value\n"
@@ -78,9 +78,9 @@ def test_the_log_has_what_was_run_and_printed(client: Runloop, box: str) -> None
     ran = run(client, box, "echo logged; echo wrong >&2; exit 5", shell_name="logged")
     lines = client.devboxes.logs.list(box, execution_id=ran.execution_id).logs
     assert lines[0].cmd == "echo logged; echo wrong >&2; exit 5"
-    assert {"logged", "wrong"} <= {each.message for each in lines}
+    assert {"logged", "wrong"} <= {line.message for line in lines}
     assert lines[-1].exit_code == 5
-    assert {(each.cmd_id, each.source, each.shell_name) for each in lines} == {
+    assert {(line.cmd_id, line.source, line.shell_name) for line in lines} == {
         (ran.execution_id, "exec", "logged")
     }
     other = run(client, box, "echo other")
@@ -99,4 +99,4 @@ def test_the_log_can_be_read_after_the_end(sdk: RunloopSDK) -> None:
 
 
 def messages(devbox: Devbox) -> set[str | None]:
-    return {each.message for each in devbox.logs().logs}
+    return {log.message for log in devbox.logs().logs}

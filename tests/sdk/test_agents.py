@@ -24,7 +24,7 @@ OBJECT = {"tool.sh": "#!/bin/sh\necho it is $1 in $(pwd)\n", "data/facts.txt": "
 
 
 def ids(views: Any) -> list[str]:
-    return [each.id for each in views]
+    return [view.id for view in views]
 
 
 def npm(package: str = "semver", **more: Any) -> Any:
@@ -105,7 +105,7 @@ def test_those_that_come_with_the_server_are_public(client: Runloop) -> None:
     assert {"nop", "oracle", "command"} <= set(public)
     assert all(each.is_public for each in public.values())
     assert ids(client.agents.list(is_public=True, name="oracle")) == [public["oracle"].id]
-    assert "oracle" not in [each.name for each in client.agents.list(limit=100)]
+    assert "oracle" not in [agent.name for agent in client.agents.list(limit=100)]
     with pytest.raises(PermissionDeniedError, match="cannot be deleted"):
         client.agents.delete(public["nop"].id)
     with pytest.raises(BadRequestError, match="another name"):
@@ -231,7 +231,7 @@ def test_an_object_is_unpacked_and_set_up(client: Runloop, mounted: Any) -> None
 
 
 @pytest.mark.parametrize("path", ["agent", "~/agent", "/srv/../etc", "/srv//x", "/srv/", "/a\0b"])
-def test_a_place_that_is_none_is_refused(client: Runloop, mounted: Any, path: str) -> None:
+def test_an_invalid_place_is_refused(client: Runloop, mounted: Any, path: str) -> None:
     made = client.agents.create(name=unique("place"), source=npm())
     with pytest.raises(BadRequestError, match="agent_path"):
         mounted(agent_id=made.id, agent_path=path)

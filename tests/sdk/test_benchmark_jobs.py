@@ -46,7 +46,7 @@ def test_a_job_over_a_benchmark_from_beginning_to_end(client: Runloop) -> None:
     assert (ended.state, ended.failure_reason, ended.in_progress_runs) == ("completed", None, [])
     assert ended.job_spec is not None
     assert ended.job_spec.scenario_ids == [each.id for each in made]
-    assert [each.name for each in ended.job_spec.agent_configs] == ["oracle", "nop"]
+    assert [agent_config.name for agent_config in ended.job_spec.agent_configs] == ["oracle", "nop"]
     oracle, nop = ended.benchmark_outcomes or []
     assert (oracle.agent_name, oracle.average_score, oracle.n_completed) == ("oracle", 1.0, 2)
     assert (nop.api_model_name, nop.average_score, nop.n_failed, nop.n_timeout) == ("none", 0.0, 0, 0)
@@ -59,7 +59,7 @@ def test_a_job_over_a_benchmark_from_beginning_to_end(client: Runloop) -> None:
     assert client.benchmark_runs.retrieve(oracle.benchmark_run_id).score == 1.0
 
 
-def test_a_job_over_scenarios_tells_failures_apart(client: Runloop) -> None:
+def test_a_job_over_scenarios_distinguishes_failures(client: Runloop) -> None:
     made = scenario(client)
     fails: Any = {"name": "command", "type": "job_agent", "kwargs": {"run": "echo broken >&2; exit 7"}}
     spec: Any = {"type": "scenarios", "scenario_ids": [made.id], "agent_configs": [fails]}
@@ -99,10 +99,10 @@ def test_jobs_are_listed_newest_first_page_by_page(client: Runloop) -> None:
     name = unique("listed")
     ids = [client.benchmark_jobs.create(name=name, spec=spec).id for _ in range(3)]
     first = client.benchmark_jobs.list(name=name, limit=2)
-    assert [each.id for each in first.jobs] == ids[:0:-1]
+    assert [job.id for job in first.jobs] == ids[:0:-1]
     assert (first.has_more, first.total_count) == (True, 3)
     rest = client.benchmark_jobs.list(name=name, limit=2, starting_after=ids[1])
-    assert ([each.id for each in rest.jobs], rest.has_more) == (ids[:1], False)
+    assert ([job.id for job in rest.jobs], rest.has_more) == (ids[:1], False)
     for id in ids:
         followed(client, id)
     with pytest.raises(NotFoundError):

@@ -31,7 +31,7 @@ def trio(client: Runloop) -> list[ScenarioView]:
 
 
 def ids(views: Any) -> list[str]:
-    return [each.id for each in views]
+    return [view.id for view in views]
 
 
 def plain(client: Runloop, path: str) -> Any:
@@ -118,7 +118,7 @@ def test_lists_are_searched_filtered_and_paged(client: Runloop) -> None:
     assert "mark" in plain(client, "/v1/benchmarks/metadata/keys")["keys"]
 
 
-def test_public_ones_are_listed_apart_run_by_all_and_changed_by_nobody(
+def test_public_benchmarks_are_listed_separately_and_cannot_be_changed(
     client: Runloop, server: RunningServer
 ) -> None:
     shown = scenario(client, "public")

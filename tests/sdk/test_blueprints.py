@@ -77,7 +77,7 @@ def test_setup_commands_and_file_mounts_are_in_the_devboxes_of_a_blueprint(
     client.devboxes.shutdown(id)
 
 
-def test_the_log_tells_each_step_and_its_output(client: Runloop, tools: BlueprintView) -> None:
+def test_the_log_has_each_step_and_its_output(client: Runloop, tools: BlueprintView) -> None:
     logs = client.blueprints.logs(tools.id)
     assert logs.blueprint_id == tools.id
     said = [line.message for line in logs.logs]
@@ -97,7 +97,7 @@ def test_launch_parameters_of_a_blueprint_hold_unless_the_devbox_says_otherwise(
 
 
 def test_the_build_devbox_is_not_listed(client: Runloop, tools: BlueprintView) -> None:
-    assert [each.id for each in client.devboxes.list(limit=1000) if tools.id in each.id] == []
+    assert [devbox.id for devbox in client.devboxes.list(limit=1000) if tools.id in devbox.id] == []
 
 
 def test_a_name_means_its_newest_good_build(client: Runloop) -> None:
@@ -338,7 +338,7 @@ def test_a_create_that_is_repeated_builds_once(client: Runloop) -> None:
     assert ask().status == "build_complete"
     with pytest.raises(BadRequestError, match="another body"):
         ask(name="other")
-    assert [each.id for each in client.blueprints.list(name=called)] == [first.id]
+    assert [blueprint.id for blueprint in client.blueprints.list(name=called)] == [first.id]
 
 
 def test_a_context_that_is_not_uploaded_yet_is_waited_for(client: Runloop) -> None:

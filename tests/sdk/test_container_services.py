@@ -13,7 +13,7 @@ from benchyard.testing.server import RunningServer
 from tests.sdk.boxes import create, eventually
 from tests.sdk.test_services import (
     blueprint,
-    test_a_devbox_that_asks_for_no_service_has_none,
+    test_a_devbox_has_no_services_by_default,
     test_a_service_is_ready_when_its_devbox_runs_and_comes_back_with_it,
     test_a_service_that_does_not_come_up_fails_the_devbox_and_says_why,
     test_services_are_found_again_after_the_server_was_killed,
@@ -22,7 +22,7 @@ from tests.sdk.test_services import (
 )
 
 __all__ = [
-    "test_a_devbox_that_asks_for_no_service_has_none",
+    "test_a_devbox_has_no_services_by_default",
     "test_a_service_is_ready_when_its_devbox_runs_and_comes_back_with_it",
     "test_a_service_that_does_not_come_up_fails_the_devbox_and_says_why",
     "test_services_are_found_again_after_the_server_was_killed",

@@ -33,9 +33,9 @@ def test_devboxes_snapshots_and_lists(stored: RunningServer, loop: Loop) -> None
         assert output(client, copies[0], "cat ~/file") == "kept\n"
         client.devboxes.shutdown(id)
         page = client.devboxes.list(limit=3)
-        assert ([each.id for each in page.devboxes], page.total_count) == (copies[::-1], 4)
-        assert [each.id for each in client.devboxes.list(limit=3)] == [*copies[::-1], id]
-        assert [each.id for each in client.devboxes.list(status="shutdown")] == [id]
+        assert ([devbox.id for devbox in page.devboxes], page.total_count) == (copies[::-1], 4)
+        assert [devbox.id for devbox in client.devboxes.list(limit=3)] == [*copies[::-1], id]
+        assert [devbox.id for devbox in client.devboxes.list(status="shutdown")] == [id]
 
 
 def test_secrets_objects_and_idempotency_survive_a_kill(stored: RunningServer, loop: Loop) -> None:

@@ -20,7 +20,7 @@ def test_create_answers_at_once_and_await_running_waits(client: Runloop) -> None
     assert (made.status, made.name, made.metadata) == ("provisioning", "made", {"a": "1"})
     running = client.devboxes.await_running(made.id)
     assert (running.id, running.status, running.initiator_type) == (made.id, "running", "api")
-    passed = [each.status for each in running.state_transitions]
+    passed = [state_transition.status for state_transition in running.state_transitions]
     assert passed == ["provisioning", "initializing", "running"]
     assert running.create_time_ms <= time.time() * 1000
     assert client.devboxes.retrieve(made.id) == running
@@ -54,12 +54,12 @@ def test_waiting_for_a_status_that_does_not_come_is_408(client: Runloop, box: st
 def test_lists_come_page_by_page_newest_first(client: Runloop) -> None:
     made = [client.devboxes.create(name=f"page-{index}").id for index in range(5)]
     first = client.devboxes.list(limit=2)
-    assert ([each.id for each in first.devboxes], first.has_more) == (made[:-3:-1], True)
+    assert ([devbox.id for devbox in first.devboxes], first.has_more) == (made[:-3:-1], True)
     assert first.total_count is not None
     assert first.total_count >= 5
     following = first.get_next_page()
-    assert [each.id for each in following.devboxes] == made[-3:-5:-1]
-    everything = [each.id for each in client.devboxes.list(limit=2)]
+    assert [devbox.id for devbox in following.devboxes] == made[-3:-5:-1]
+    everything = [devbox.id for devbox in client.devboxes.list(limit=2)]
     assert everything[:5] == made[::-1]
     assert len(everything) == len(set(everything)) == first.total_count
     assert client.devboxes.list(limit=1, include_total_count=False).total_count is None
@@ -70,14 +70,14 @@ def test_lists_come_page_by_page_newest_first(client: Runloop) -> None:
 def test_lists_are_filtered_by_status(client: Runloop) -> None:
     made = client.devboxes.create_and_await_running()
     client.devboxes.shutdown(made.id)
-    ended = {each.id: each.status for each in client.devboxes.list(status="shutdown", limit=1000)}
+    ended = {devbox.id: devbox.status for devbox in client.devboxes.list(status="shutdown", limit=1000)}
     assert ended[made.id] == "shutdown"
     assert set(ended.values()) == {"shutdown"}
-    assert made.id not in {each.id for each in client.devboxes.list(status="running", limit=1000)}
+    assert made.id not in {devbox.id for devbox in client.devboxes.list(status="running", limit=1000)}
 
 
 @pytest.mark.parametrize("limit", [0, -1, 5001])
-def test_a_limit_that_is_none_is_refused(client: Runloop, limit: int) -> None:
+def test_an_invalid_limit_is_refused(client: Runloop, limit: int) -> None:
     with pytest.raises(BadRequestError, match="limit"):
         client.devboxes.list(limit=limit)
 

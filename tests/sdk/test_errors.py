@@ -123,7 +123,7 @@ def test_unsupported_feature_answers_501_with_its_name(client: Runloop, box: str
         assert refused.value.response.request.headers["x-stainless-retry-count"] == "0"
 
 
-def test_a_path_that_is_none_says_so(client: Runloop) -> None:
+def test_an_invalid_path_is_reported(client: Runloop) -> None:
     with pytest.raises(NotFoundError, match="no such path"):
         client.get("/v1/nothing", cast_to=object)
     with pytest.raises(APIStatusError) as refused:

@@ -62,7 +62,7 @@ def test_execute_with_the_callers_id_runs_once(client: Runloop, box: str) -> Non
         client.devboxes.execute(box, command="true", command_id="../../x")
 
 
-def test_execute_gives_up_waiting_when_told(client: Runloop, box: str) -> None:
+def test_execute_gives_up_waiting_at_its_timeout(client: Runloop, box: str) -> None:
     id = str(uuid.uuid4())
     view = client.devboxes.execute(box, command="sleep 0.5; echo late", command_id=id, optimistic_timeout=0)
     assert (view.status, view.exit_status) == ("running", None)

@@ -83,7 +83,7 @@ def test_one_object_and_one_secret_per_key(client: Runloop) -> None:
         client.objects.create(name="twice", content_type="text", idempotency_key=once)
     name = f"S_{uuid.uuid4().hex}"
     secrets = at_once(lambda: client.secrets.create(name=name, value="v", idempotency_key=once), 4)
-    assert len({each.id for each in secrets}) == 1
+    assert len({secret.id for secret in secrets}) == 1
     with pytest.raises(BadRequestError):
         client.secrets.create(name=name, value="w", idempotency_key=once)
 

@@ -33,8 +33,8 @@ def test_a_launch_command_that_fails_fails_the_devbox(client: Runloop) -> None:
     assert "ended with 3" in last.detail
     assert "no such thing" in last.detail
     lines = client.devboxes.logs.list(view.id).logs
-    assert "never" not in [each.message for each in lines]
-    assert {each.source for each in lines} == {"setup_commands"}
+    assert "never" not in [line.message for line in lines]
+    assert {line.source for line in lines} == {"setup_commands"}
 
 
 def test_environment_and_secrets_reach_commands(client: Runloop) -> None:

@@ -72,7 +72,7 @@ def test_suspend_and_resume_can_be_repeated_and_refused(client: Runloop) -> None
     assert client.devboxes.suspend(id).status == "suspended"
     client.devboxes.resume(id)
     client.devboxes.await_running(id)
-    passed = [each.status for each in client.devboxes.retrieve(id).state_transitions]
+    passed = [state_transition.status for state_transition in client.devboxes.retrieve(id).state_transitions]
     assert passed[-5:] == ["suspending", "suspended", "resuming", "initializing", "running"]
     client.devboxes.suspend(id)
     client.devboxes.await_suspended(id)

@@ -68,9 +68,13 @@ def test_names_are_unique(client: Runloop) -> None:
 def test_policies_are_listed_by_pages_and_found(client: Runloop) -> None:
     prefix = unique("listed")
     made = [client.network_policies.create(name=f"{prefix}-{number}").id for number in range(3)]
-    assert [each.id for each in client.network_policies.list(name=prefix, limit=2)] == made[::-1]
-    assert [each.id for each in client.network_policies.list(search=f"{prefix}-1")] == [made[1]]
-    assert [each.id for each in client.network_policies.list(id=made[0])] == [made[0]]
+    assert [
+        network_policy.id for network_policy in client.network_policies.list(name=prefix, limit=2)
+    ] == made[::-1]
+    assert [network_policy.id for network_policy in client.network_policies.list(search=f"{prefix}-1")] == [
+        made[1]
+    ]
+    assert [network_policy.id for network_policy in client.network_policies.list(id=made[0])] == [made[0]]
     page = client.network_policies.list(search=prefix, limit=1)
     assert (page.has_more, page.total_count) == (True, 3)
     for each in made:

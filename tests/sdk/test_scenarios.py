@@ -404,7 +404,7 @@ def test_the_builder_makes_a_scenario_that_runs(sdk: RunloopSDK, tmp_path: Path)
         .push()
     )
     info = built.get_info()
-    weights = [each.weight for each in info.scoring_contract.scoring_function_parameters]
+    weights = [parameter.weight for parameter in info.scoring_contract.scoring_function_parameters]
     assert weights == pytest.approx([1 / 2, 1 / 3, 1 / 6])
     assert info.input_context.additional_context == {"language": "any"}
     assert built.update(metadata={"from": "update"}).metadata == {"from": "update"}

@@ -19,7 +19,7 @@ wanted=$(python3 -c 'import json, os; print(json.loads(os.environ["RL_TEST_CONTE
 
 
 def ids(views: Any) -> list[str]:
-    return [each.id for each in views]
+    return [view.id for view in views]
 
 
 def validate(client: Runloop, id: str, body: Any) -> Any:
@@ -180,9 +180,9 @@ def test_all_six_types_grade_one_run(client: Runloop) -> None:
     client.devboxes.write_file_contents(run.devbox_id, file_path="/srv/six/calc.py", contents=program)
     result = scored(client, run.id).scoring_contract_result
     assert result is not None
-    assert [(each.state, each.score) for each in result.scoring_function_results] == [
-        ("complete", score) for score in (1.0, 0.5, 1.0, 0.5, 1.0, 0.5)
-    ], result
+    assert [
+        (function_result.state, function_result.score) for function_result in result.scoring_function_results
+    ] == [("complete", score) for score in (1.0, 0.5, 1.0, 0.5, 1.0, 0.5)], result
     assert result.score == pytest.approx(0.75)
     client.scenarios.runs.complete(run.id)
 

@@ -98,7 +98,7 @@ def test_two_devboxes_have_a_service_each(client: Runloop, web: str) -> None:
     client.devboxes.shutdown(second)
 
 
-def test_a_devbox_that_asks_for_no_service_has_none(client: Runloop, web: str) -> None:
+def test_a_devbox_has_no_services_by_default(client: Runloop, web: str) -> None:
     made = blueprint(client, web)
     devbox = create(client, blueprint_id=made, launch_parameters={"required_services": []})
     view = client.devboxes.execute_and_await_completion(devbox, command=FETCH.format(port=80))
@@ -122,7 +122,7 @@ def test_a_service_that_does_not_come_up_fails_the_devbox_and_says_why(
     with pytest.raises(RunloopError):
         client.devboxes.create_and_await_running(blueprint_id=made, name=f"fails-{made}")
     (failed,) = [
-        each for each in client.devboxes.list(status="failure", limit=100) if each.blueprint_id == made
+        devbox for devbox in client.devboxes.list(status="failure", limit=100) if devbox.blueprint_id == made
     ]
     assert failed.failure_reason == "execution_failed"
     details = [getattr(step, "detail", None) or "" for step in failed.state_transitions]

@@ -102,7 +102,7 @@ def test_snapshots_are_listed_by_devbox_and_metadata_page_by_page(client: Runloo
     assert listed(devbox_id=id, limit=2).has_more is True
     assert [each.id for each in listed(devbox_id=id, metadata_key="green")] == [made[1]]
     assert {each.id for each in listed(devbox_id=id, metadata_key_in="red,blue")} == {made[0], made[2]}
-    assert {each.id for each in client.devboxes.list_disk_snapshots(devbox_id=id)} == set(made)
+    assert {snapshot.id for snapshot in client.devboxes.list_disk_snapshots(devbox_id=id)} == set(made)
     assert list(listed(devbox_id="dbx_other")) == []
     assert list(listed(source_blueprint_id="bpt_other")) == []
     client.devboxes.shutdown(id)
@@ -215,10 +215,10 @@ def test_a_parent_that_is_deleted_goes_when_nothing_needs_it(client: Runloop, se
     parent = client.devboxes.snapshot_disk(source, metadata={"key": mark})
     branch = create(client, snapshot_id=parent.id)
     child = client.devboxes.snapshot_disk(branch, metadata={"key": mark})
-    assert [each.id for each in snapshots.list(metadata_key=mark)] == [child.id, parent.id]
+    assert [snapshot.id for snapshot in snapshots.list(metadata_key=mark)] == [child.id, parent.id]
     snapshots.delete(parent.id)
     assert snapshots.query_status(parent.id).status == "deleted"
-    assert [each.id for each in snapshots.list(metadata_key=mark)] == [child.id]
+    assert [snapshot.id for snapshot in snapshots.list(metadata_key=mark)] == [child.id]
     with pytest.raises(NotFoundError, match="no snapshot"):
         client.devboxes.create(snapshot_id=parent.id)
     again = create(client, snapshot_id=child.id)

@@ -97,7 +97,7 @@ def test_links_and_devices_are_refused(kind: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("told", [None, [], {}, {"format": 1}, {**TOLD, "objects": "many"}], ids=str)
-def test_a_backup_that_does_not_tell_what_it_is_is_refused(told: object, tmp_path: Path) -> None:
+def test_a_backup_without_a_description_is_refused(told: object, tmp_path: Path) -> None:
     members = {"secret-key": b"x"} | ({"backup.json": json.dumps(told).encode()} if told is not None else {})
     with pytest.raises(UsageError, match="not a complete backup"):
         read_backup(packed(members), tmp_path / "d", unwatched)

@@ -134,7 +134,7 @@ def test_pages_walk_from_the_newest_to_the_oldest(database_url: str) -> None:
         last = await things.page(
             Query(limit=2, starting_after=second.items[-1].id, include_total_count=False)
         )
-        seen = [each.create_time_ms for page in (first, second, last) for each in page.items]
+        seen = [item.create_time_ms for page in (first, second, last) for item in page.items]
         assert seen == [4, 3, 2, 1, 0]
         assert [page.has_more for page in (first, second, last)] == [True, True, False]
         assert [page.total_count for page in (first, second, last)] == [5, 5, None]
@@ -182,7 +182,7 @@ def test_filters_choose_records(query: Query, expected: list[int], database_url:
         odd = {"team": "b", 'we"ird.key': "x"}
         await things.insert(thing(1, status="off", name="my box", kind="odd", metadata=odd))
         await things.insert(thing(2, status="on", name="Box 100%", metadata={"team": "a"}))
-        assert [each.create_time_ms for each in (await things.page(query)).items] == expected
+        assert [item.create_time_ms for item in (await things.page(query)).items] == expected
 
     in_store(database_url, work)
 

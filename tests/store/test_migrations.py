@@ -58,8 +58,8 @@ def old_url(database_url: str) -> str:
     url = make_url(database_url)
 
     def restore(connection: Connection) -> None:
-        for each in statements(url.drivername.replace("postgresql", "postgres"), "records"):
-            connection.exec_driver_sql(each)
+        for statement in statements(url.drivername.replace("postgresql", "postgres"), "records"):
+            connection.exec_driver_sql(statement)
 
     async def main() -> None:
         is_file = url.drivername == "sqlite"
@@ -79,7 +79,7 @@ def tables_of_sqlite(connection: Connection) -> set[str]:
     if connection.dialect.name != "sqlite":
         return set()
     made = connection.execute(text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"))
-    return {" ".join(each.split()) for each in made.scalars()}
+    return {" ".join(scalar.split()) for scalar in made.scalars()}
 
 
 def test_a_database_of_the_first_release_has_its_records_and_the_schema_of_a_new_one(
@@ -199,5 +199,5 @@ def test_a_database_of_another_version_is_refused_and_stays_as_it_was(
     asyncio.run(main())
 
 
-def test_the_newest_schema_is_told_by_the_names_of_its_files() -> None:
+def test_the_names_of_its_files_name_the_newest_schema() -> None:
     assert ScriptDirectory(str(migrations.FOLDER)).get_heads() == [migrations.newest()]

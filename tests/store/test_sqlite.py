@@ -73,9 +73,7 @@ def test_answered_writes_are_on_disk_and_waiting_ones_follow(tmp_path: Path) -> 
     asyncio.run(work())
 
 
-def test_a_file_that_somebody_locks_is_waited_for_or_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_locked_file_is_waited_for_or_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchyard.store.sqlite._PATIENCE_SECONDS", 0.3)
 
     async def work() -> None:

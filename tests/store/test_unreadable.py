@@ -46,14 +46,14 @@ def test_pages_are_complete_without_it(limit: int, database_url: str) -> None:
             after = None
             while True:
                 page = await things.page(Query(limit=limit, starting_after=after))
-                seen += [each.value for each in page.items]
+                seen += [item.value for item in page.items]
                 assert page.total_count == 8
                 if not page.has_more:
                     break
                 assert len(page.items) == limit
                 after = page.items[-1].id
             assert seen == [7, 6, 2, 1, 0]
-            assert [each.value for each in await things.all({})] == seen
+            assert [thing.value for thing in await things.all({})] == seen
             assert await things.ids({}) == {f"thing_{number}" for number in range(8)}
 
     asyncio.run(main())
@@ -64,7 +64,7 @@ def test_it_may_be_a_cursor(database_url: str) -> None:
         async with Store(database_url) as store:
             things = await filled(store)
             page = await things.page(Query(starting_after="thing_4"))
-            assert [each.value for each in page.items] == [2, 1, 0]
+            assert [item.value for item in page.items] == [2, 1, 0]
 
     asyncio.run(main())
 

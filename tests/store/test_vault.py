@@ -23,7 +23,7 @@ def test_another_key_does_not_open_it(tmp_path: Path) -> None:
         Vault(tmp_path / "two").open(sealed)
 
 
-def test_a_file_that_holds_no_key_is_told_and_kept(tmp_path: Path) -> None:
+def test_a_file_that_holds_no_key_is_reported_and_kept(tmp_path: Path) -> None:
     file = tmp_path / "secret-key"
     file.write_text("damaged")
     with pytest.raises(StoreError, match="backup"):

@@ -42,7 +42,7 @@ def test_changes_lead_from_one_text_to_the_other_and_are_the_least(
 ) -> None:
     changes = changes_of(old, new, StepBudget())
     assert applied(old, new, changes) == new
-    size = sum(each.old_end - each.old_begin + each.new_end - each.new_begin for each in changes)
+    size = sum(change.old_end - change.old_begin + change.new_end - change.new_begin for change in changes)
     assert size == len(old) + len(new) - 2 * longest_common(old, new)
 
 
@@ -65,7 +65,7 @@ def test_hunks_are_those_of_the_standard_library() -> None:
     old = [b"%d\n" % each for each in range(40)]
     new = [*old[:3], b"x\n", *old[4:20], *old[22:39], b"39"]
     theirs = difflib.diff_bytes(difflib.unified_diff, old, new)
-    expected = b"".join(each for each in theirs if not each.startswith((b"---", b"+++")))
+    expected = b"".join(their for their in theirs if not their.startswith((b"---", b"+++")))
     assert b"".join(hunks(old, new, StepBudget())) == expected + b"\n\\ No newline at end of file\n"
 
 
@@ -74,7 +74,7 @@ def test_only_a_line_feed_ends_a_line() -> None:
     assert split_lines(b"") == []
 
 
-def test_names_and_binary_files_are_told_as_git_tells_them() -> None:
+def test_names_and_binary_files_are_shown_as_by_git() -> None:
     assert quoted_name(b"a/plain name") == b"a/plain name"
     assert quoted_name(b'a/"\n\\\xff\x1b') == b'"a/\\"\\n\\\\\\377\\033"'
     assert is_binary(b"a\0")

@@ -75,7 +75,7 @@ def test_values_and_bytes_come_back() -> None:
         assert await workers.call(LOAD, b'{"a": [1, null]}') == {"a": [1, None]}
         item = {"code_prompt": "x" * 200_000, "test": "", "entry_point": "f", "time_limit_sec": 1}
         made = await workers.call(
-            "benchyard.scorers.standalone.parsers:make_bigcodebench_job",
+            "benchyard.scorers.standalone.parsers:make_bigcodebench_input",
             b"def f(): pass",
             {"item": item},
             WorkerLimits(output_bytes=1024**2),
@@ -154,7 +154,7 @@ def test_a_function_that_is_not_there_is_no_fault_of_the_content() -> None:
     live(scenario)
 
 
-def test_work_is_taken_up_again_when_somebody_kills_the_process_that_starts_workers() -> None:
+def test_work_is_taken_up_again_after_the_starter_of_workers_is_killed() -> None:
     async def scenario(workers: Workers) -> None:
         assert await workers.call(LOAD, b"[]") == []
         (starter,) = started()

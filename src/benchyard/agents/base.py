@@ -1,6 +1,6 @@
 """The agent contract: the duties of an agent, and the environment that every agent finds in its devbox.
 
-An agent returns the command that starts it; nothing is asked of it while it works. It gets the problem
+An agent returns the command that starts it; it gets no requests while it works. It gets the problem
 statement in a file, on its standard input and, if it is short enough, in its environment. The files it leaves
 in the devbox are scored; its program's exit says whether it worked at all.
 """
@@ -66,13 +66,13 @@ class Task:
     access: ModelAccess | None = None
     """None if the agent asks no model through the gateway."""
     is_online: bool = False
-    """Whether its devbox's network is open; if not, its provider must not search the web for it either."""
+    """True if its devbox's network is open; if not, its provider must not search the web for it either."""
     prompt_file: str = PROMPT_FILE
     logs_folder: str = LOGS_FOLDER
     round: int = 1
     """Number of its calls in the same devbox so far; each round is scored before the next."""
     continues: bool = False
-    """Whether it must continue the conversation of the last round, with the prompt as the next message."""
+    """True if it must continue the conversation of the last round, with the prompt as the next message."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,10 @@ class Agent(ABC, Generic[C]):
     keys: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Provider -> variables that may hold a key for it, any of which suffices; none if it asks no model."""
     can_continue: ClassVar[bool] = False
-    """Whether it can continue a conversation; if not, a further try repeats the whole problem."""
+    """True if it can continue a conversation; if not, a further try repeats the whole problem."""
 
     is_reference: ClassVar[bool] = False
-    """Whether it only applies the reference output: other agents are compared with its effects."""
+    """True if it only applies the reference output: other agents are compared with its effects."""
 
     def __init__(self, config: C) -> None:
         self.config = config
@@ -138,7 +138,7 @@ class Agent(ABC, Generic[C]):
         return {}
 
     async def kits(self, kits: Kits) -> tuple[Kit, ...]:
-        """Return the folders of the host to mount in its devbox; raises an error that says what to do."""
+        """Return the folders of the host to mount in its devbox; raises an error with the remedy."""
         return ()
 
     @abstractmethod

@@ -62,12 +62,12 @@ def make(name: str, kwargs: Mapping[str, str]) -> Agent[Any]:
     try:
         config = found.Config.model_validate(dict(kwargs))
     except ValidationError as error:
-        raise UsageError(f"agent {name!r}: {_told(error)}", field="kwargs") from error
+        raise UsageError(f"agent {name!r}: {_describe_error(error)}", field="kwargs") from error
     agent: Agent[Any] = found(config)
     return agent
 
 
-def _told(error: ValidationError) -> str:
+def _describe_error(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     field = ".".join(map(str, first["loc"])) or "it"
     if first["type"] == "missing":

@@ -11,7 +11,7 @@ from benchyard.agents.packages import Package
 from benchyard.agents.public_agent import PublicAgent, TurnLimitConfig
 
 OAUTH = "CLAUDE_CODE_OAUTH_TOKEN"
-"""Variable for a subscription's token: the agent itself then tells the provider the kind of its token."""
+"""Variable for a subscription's token: the agent itself then names the kind of the token to the provider."""
 
 _KEY = "ANTHROPIC_API_KEY"
 _MODELS = (
@@ -78,7 +78,7 @@ def _environment(access: ModelAccess) -> dict[str, str]:
     env = {
         "ANTHROPIC_BASE_URL": access.url,
         OAUTH if access.variable == OAUTH else _KEY: access.token,
-        # As root, it refuses to work without questions unless it is told that it runs in a sandbox.
+        # As root, it refuses to work without questions unless this variable declares a sandbox.
         "IS_SANDBOX": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",

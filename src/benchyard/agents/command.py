@@ -17,7 +17,7 @@ class CommandAgentConfig(Model):
 
 
 class CommandAgent(Agent[CommandAgentConfig]):
-    """Runs a command whose programs the image already has."""
+    """Runs a command with programs that the image already has."""
 
     name = "command"
     Config = CommandAgentConfig

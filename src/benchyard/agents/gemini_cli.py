@@ -13,7 +13,7 @@ from benchyard.agents.public_agent import PublicAgent, TurnLimitConfig
 
 _BUNDLE = f"{packages.MODULES}/@google/gemini-cli/bundle"
 _TURN_LIMIT = 53
-"""Its exit status when the limit of turns was reached."""
+"""Exit status when the limit of turns was reached."""
 _UNNAMED = "it ended with an error without a message"
 _COMMAND = """\
 mkdir -p "$state/.gemini" && ln -s {native} "$state/.gemini/tmp" &&
@@ -67,7 +67,7 @@ class GeminiCliAgent(PublicAgent[TurnLimitConfig]):
 
     def _settings(self, task: Task) -> dict[str, Any]:
         settings: dict[str, Any] = {
-            # With a base URL of its own it would choose a kind of login that it then refuses.
+            # With its own variable for a base URL it would choose a kind of login that it then refuses.
             "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
             "general": {"enableAutoUpdate": False, "maxAttempts": 3},
             "privacy": {"usageStatisticsEnabled": False},

@@ -1,11 +1,11 @@
-"""An agent that does nothing: it shows what a scenario scores without any work."""
+"""An agent that does nothing: it shows the score of a scenario without any work."""
 
 from benchyard.agents.base import Agent, Launch, Task
 from benchyard.models.base import Model
 
 
 class NopConfig(Model):
-    """The kwargs of `nop`: there are none."""
+    """The empty kwargs of `nop`."""
 
 
 class NopAgent(Agent[NopConfig]):

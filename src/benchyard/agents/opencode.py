@@ -13,7 +13,7 @@ from benchyard.agents.public_agent import PublicAgent, TurnLimitConfig
 
 _TOKEN = "BENCHYARD_TOKEN"  # noqa: S105  (a variable's name)
 _OTHER = "gateway"
-"""Its name for an upstream of the server's own, whose real name might be that of a provider it knows."""
+"""Name of the server's own upstreams for opencode: their real name might be that of a provider it knows."""
 _ROOTS = {"anthropic": "v1", "openai": "v1", "google": "v1beta"}
 _OFF = (
     *("OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_DEFAULT_PLUGINS"),
@@ -28,7 +28,7 @@ PATH="$PATH":{ripgrep} {program} run --pure --auto {again} --format json -m {mod
 
 
 class OpencodeAgent(PublicAgent[TurnLimitConfig]):
-    """Speaks the dialect of its model's provider. Its limit of turns is only told to its model."""
+    """Speaks the dialect of its model's provider. Its limit of turns is only a hint to its model."""
 
     name = "opencode"
     Config = TurnLimitConfig

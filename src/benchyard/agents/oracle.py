@@ -1,4 +1,4 @@
-"""An agent that applies the reference output of a scenario: it shows what the solution scores."""
+"""An agent that applies the reference output of a scenario: it shows the score of the solution."""
 
 from benchyard.agents.base import Agent, Launch, Task
 from benchyard.errors import ScenarioError
@@ -10,7 +10,7 @@ _FILE = "/run/benchyard/reference"
 
 
 class OracleConfig(Model):
-    """The kwargs of `oracle`: there are none."""
+    """The empty kwargs of `oracle`."""
 
 
 class OracleAgent(Agent[OracleConfig]):

@@ -20,7 +20,7 @@ class InstalledAgent:
     """An installed agent: its folders on the host, and its place in a devbox."""
 
     kits: tuple[Kit, ...]
-    """Its own folder first, then those it needs to run; empty if it was registered without a source."""
+    """The agent's folder first, then those it needs to run; empty if it was registered without a source."""
     bins: tuple[str, ...] = ()
     """Folders in the devbox that come first in its PATH."""
 

@@ -7,7 +7,7 @@ from benchyard.agents.base import ModelChoice
 from benchyard.errors import UsageError
 
 STANDARD = ("anthropic", "openai", "google")
-"""Providers whose address every gateway knows."""
+"""Providers with an address that every gateway knows."""
 STORED_PREFIX = "BMJ_"
 """Prefix of the names of secrets that were made from a caller's own variables."""
 
@@ -30,22 +30,23 @@ def choose(
     Raises UsageError that lists the choices as they are typed.
     """
     if not model or not model.strip():
-        raise UsageError(f"agent {agent!r} needs a model; name one: {_typed(agent, offered)}")
+        raise UsageError(f"agent {agent!r} needs a model; name one: {_qualified_names(agent, offered)}")
     prefix, slash, rest = model.partition("/")
     if slash and prefix in upstreams:
-        return ModelChoice(prefix, _named(agent, model, rest))
+        return ModelChoice(prefix, _require_model_name(agent, model, rest))
     provider = ALIASES.get(prefix, prefix)
     if slash and provider in STANDARD:
         if provider not in offered:
             raise UsageError(
-                f"agent {agent!r} cannot ask {provider} for a model; it asks: {_typed(agent, offered)}"
+                f"agent {agent!r} cannot ask {provider} for a model; it asks: "
+                f"{_qualified_names(agent, offered)}"
             )
-        return ModelChoice(provider, _named(agent, model, rest))
+        return ModelChoice(provider, _require_model_name(agent, model, rest))
     return ModelChoice(_guess(agent, offered, model, upstreams), model)
 
 
 def choice_by_name(model: str, upstreams: Collection[str] = ()) -> ModelChoice | None:
-    """Return the model and its provider if the name alone tells it, by a prefix or a known pattern."""
+    """Return the model and its provider if the name alone implies it, by a prefix or a known pattern."""
     prefix, slash, rest = model.partition("/")
     provider = prefix if prefix in upstreams else ALIASES.get(prefix, prefix)
     if slash and rest and provider in (*upstreams, *STANDARD):
@@ -79,7 +80,7 @@ def _guess(agent: str, offered: Sequence[str], model: str, upstreams: Collection
         return offered[0]
     why = f"belongs to {likely} by its name" if likely else "could belong to any provider"
     shown = model[:_MOST_SHOWN]
-    choices = _typed(agent, [*offered, *sorted(upstreams)], shown)
+    choices = _qualified_names(agent, [*offered, *sorted(upstreams)], shown)
     raise UsageError(
         f"model {shown!r} {why}, and agent {agent!r} must know which provider to ask; write one of: {choices}"
     )
@@ -89,11 +90,11 @@ def _likely(model: str) -> str | None:
     return next((name for name, called in _NAMES.items() if called.fullmatch(model)), None)
 
 
-def _named(agent: str, given: str, rest: str) -> str:
+def _require_model_name(agent: str, given: str, rest: str) -> str:
     if not rest.strip():
         raise UsageError(f"{given[:_MOST_SHOWN]!r} names no model; write {agent}:{given[:_MOST_SHOWN]}NAME")
     return rest
 
 
-def _typed(agent: str, providers: Sequence[str], model: str = "NAME") -> str:
-    return ", ".join(f"{agent}:{each}/{model}" for each in providers)
+def _qualified_names(agent: str, providers: Sequence[str], model: str = "NAME") -> str:
+    return ", ".join(f"{agent}:{provider}/{model}" for provider in providers)

@@ -40,11 +40,11 @@ mkdir -p {native}
 
 
 class PublicConfig(Model):
-    """The kwargs of an agent whose turns cannot be limited."""
+    """The kwargs of an agent without a limit of turns."""
 
 
 class TurnLimitConfig(Model):
-    """The kwargs of an agent whose turns can be limited."""
+    """The kwargs of an agent with a limit of turns."""
 
     max_turns: MaxTurns | None = Field(
         default=None, description="How often it may ask its model before it must stop."
@@ -62,7 +62,7 @@ class PublicAgent(Agent[C]):
     def __init__(self, config: C) -> None:
         super().__init__(config)
         self.installed: InstalledAgent | None = None
-        """Its place on the host and in a devbox; set by the installer before the launch."""
+        """Folders of the agent, on the host and in a devbox; set by the installer before the launch."""
 
     @classmethod
     @abstractmethod
@@ -80,7 +80,7 @@ class PublicAgent(Agent[C]):
         return providers.choose(self.name, tuple(self.keys), model, upstreams)
 
     async def kits(self, kits: Kits) -> tuple[Kit, ...]:
-        return self._placed().kits
+        return self._require_installed().kits
 
     def launch(self, task: Task) -> Launch | None:
         if task.access is None:
@@ -113,13 +113,13 @@ class PublicAgent(Agent[C]):
 
     def at(self, path: str) -> str:
         """Return a path in its own folder as one word of a shell."""
-        return shlex.quote(f"{self._placed().folder}/{path}")
+        return shlex.quote(f"{self._require_installed().folder}/{path}")
 
     def native(self, task: Task) -> str:
         """Return the folder of its own session log, as one word of a shell."""
         return shlex.quote(f"{task.logs_folder}/{self.name}")
 
-    def _placed(self) -> InstalledAgent:
+    def _require_installed(self) -> InstalledAgent:
         if self.installed is None or self.installed.folder is None:
             raise UsageError(f"agent {self.name!r} was not installed before its launch")
         return self.installed

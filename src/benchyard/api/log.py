@@ -56,7 +56,7 @@ class RequestLog:
             await self._app(scope, receive, send)
             return
         started = time.monotonic()
-        answer = _Answer(send, _request_id(scope))
+        answer = _ResponseSender(send, _request_id(scope))
         try:
             await self._app(scope, receive, answer.send)
         except Exception as error:  # noqa: BLE001  (the API's last handler: nothing may reach the client as it is)
@@ -65,7 +65,7 @@ class RequestLog:
             logger.info("request", extra={"fields": _fields(scope, answer, time.monotonic() - started)})
 
 
-class _Answer:
+class _ResponseSender:
     """Sender of an answer that adds the request's id and notes the status."""
 
     def __init__(self, send: Send, request_id: bytes) -> None:
@@ -81,7 +81,7 @@ class _Answer:
         await self._send(message)
 
 
-async def _give_up(error: Exception, scope: Scope, receive: Receive, answer: _Answer) -> None:
+async def _give_up(error: Exception, scope: Scope, receive: Receive, answer: _ResponseSender) -> None:
     if isinstance(error, BenchyardError) and answer.status is None:
         await error_response(error)(scope, receive, answer.send)
         return
@@ -99,7 +99,7 @@ def _request_id(scope: Scope) -> bytes:
     return b""
 
 
-def _fields(scope: Scope, answer: _Answer, seconds: float) -> dict[str, Any]:
+def _fields(scope: Scope, answer: _ResponseSender, seconds: float) -> dict[str, Any]:
     route = scope.get("route")
     return {
         "method": scope["method"],

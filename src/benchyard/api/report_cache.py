@@ -14,7 +14,7 @@ from starlette.responses import Response
 _REMEMBERED_BYTES = 64 * 1024**2
 _LEAST_SECONDS = 0.5
 _PAUSE = 10.0
-"""A report of what is still running is made again after so many times its own duration, at the earliest."""
+"""Pause before the report of a running job is made again, as a multiple of the time that making it took."""
 _MOST_RECENT = 64
 
 

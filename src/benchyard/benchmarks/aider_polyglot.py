@@ -41,7 +41,7 @@ class Exercise:
     language: str
     name: str
     instructions: str
-    """Introduction, instructions and what is appended to them, as the official harness joins them."""
+    """Introduction, instructions and appendix, as the official harness joins them."""
     solution: tuple[str, ...]
     """Files that the answer is to change."""
     files: Mapping[str, bytes]
@@ -71,7 +71,7 @@ def exercise_folders(data: Path) -> Iterator[tuple[str, Path]]:
 
 
 def read_exercise(language: str, folder: Path) -> Exercise:
-    """Return the exercise of a folder; raises UsageError with what is missing."""
+    """Return the exercise of a folder; raises UsageError with the missing files."""
     if not _NAME.fullmatch(folder.name):
         raise UsageError(f"{folder}: the folder's name cannot be the name of an exercise")
     config = _config(folder)
@@ -266,7 +266,7 @@ _PASSED_BY_NOTHING = frozenset(
         ("javascript", "ledger"),
     }
 )
-"""Exercises whose unchanged stub passes: programs to be made readable, and one to write tests for."""
+"""Exercises with stubs that pass unchanged: programs to be made readable, and one to write tests for."""
 _NEEDS_CRATES = {"gigasecond": "time", "grep": "anyhow", "simple-cipher": "rand"}
 _NEEDS_JARS = {"hangman": "rxjava", "rest-api": "org.json", "mazy-mice": "AssertJ 3.15 or newer"}
 

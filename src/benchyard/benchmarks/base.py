@@ -43,7 +43,7 @@ class BenchmarkFacts:
     variants: tuple[str, ...] = ()
     """Values that `--variant` takes, the default first."""
     variants_are_parts: bool = False
-    """True if variants choose among the same scenarios; else each variant has scenarios of its own."""
+    """True if variants choose among the same scenarios; else each variant has separate scenarios."""
     not_for_publication: bool = False
     """True if its authors ask not to publish items in plain text."""
 
@@ -56,7 +56,7 @@ class ImportOptions:
     """Empty folder for files written during the import, such as build contexts."""
     variant: str | None = None
     seed: int = 0
-    """Seed for sets whose items are shuffled."""
+    """Seed for sets with shuffled items."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class BrokenItem:
 
     name: str
     reason: str
-    """The fault, with file and line, and what to do."""
+    """The fault, with file and line, and the remedy."""
     is_note: bool = False
     """True for a note about the data: no item is missing, and the scenarios are imported all the same."""
 
@@ -76,7 +76,7 @@ class PublicBenchmark(ABC):
     about: ClassVar[BenchmarkFacts]
     source: ClassVar[Source]
     known_bad: ClassVar[Mapping[str, str]] = {}
-    """Item whose fault its authors have acknowledged -> the reason, and where they state it."""
+    """Faulty item -> the reason, and where its authors acknowledge it."""
 
     @abstractmethod
     def scenarios(self, data: Path, options: ImportOptions) -> Iterator[ScenarioDraft | BrokenItem]:

@@ -42,7 +42,7 @@ _INSTRUCTION = (
 _WHERE = f"\nWrite the script to the file `{PLACE}/{ANSWER}`; what is in that file is your answer.\n"
 _TASK = re.compile(r"(?:BigCodeBench/)?(\d{1,6})")
 _NETWORK = frozenset({"101", "176", "314", "590", "1005", "1012"})
-"""Items whose reference solutions fail without a network: they fetch pages, or look up names."""
+"""Items with reference solutions that fail without a network: they fetch pages, or look up names."""
 _UNSTEADY = {"1040": "its server of sockets may not be up when the test asks for it"}
 _CORPORA = re.compile(r"nltk\.(?:download|corpus)|stopwords|word_tokenize|pos_tag|sent_tokenize")
 _IMPLIED = {

@@ -1,4 +1,4 @@
-"""BigCodeBench-Hard (instruct): the 148 hard items of BigCodeBench, asked for in plain words."""
+"""BigCodeBench-Hard (instruct): the 148 hard items of BigCodeBench, described in plain words."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -274,8 +274,8 @@ def _about(paper: Paper) -> str:
 
 def _running(paper: Paper) -> str:
     requirements = paper.requirements
-    language = _listed(requirements.get("code_language"))
-    packages = _listed(requirements.get("dependencies"))
+    language = _joined_values(requirements.get("code_language"))
+    packages = _joined_values(requirements.get("dependencies"))
     if not language and not packages:
         return ""
     lines = ["CODE EXECUTION INSTRUCTIONS:", _RULE]
@@ -295,7 +295,7 @@ def _data(dataset: dict[str, Any]) -> str:
     )
     for name, title in _PLACES.items():
         if dataset.get(name):
-            lines.append(f"{title}: {_listed(dataset[name])}")
+            lines.append(f"{title}: {_joined_values(dataset[name])}")
     return "\n".join(lines) + "\n"
 
 
@@ -337,7 +337,7 @@ def _blank(value: Any) -> Any:
     return 0
 
 
-def _listed(value: Any) -> str:
+def _joined_values(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value or "")
 
 
@@ -386,13 +386,13 @@ class ReplicationbenchBenchmark(PublicBenchmark):
                 yield BrokenItem(paper.id, "it has no numeric task, and no other kind is graded")
                 continue
             if variant in (_PAPERS, _ALL) and not paper.lost:
-                yield _made(paper, paper.tasks, paper.id, options)
+                yield _draft(paper, paper.tasks, paper.id, options)
             if variant in (_TASKS, _ALL):
                 for task in paper.tasks:
-                    yield _made(paper, (task,), f"{paper.id}__{task.id}", options)
+                    yield _draft(paper, (task,), f"{paper.id}__{task.id}", options)
 
 
-def _made(
+def _draft(
     paper: Paper, tasks: Sequence[PaperTask], item: str, options: ImportOptions
 ) -> ScenarioDraft | BrokenItem:
     text = papers_prompt(paper, tasks, f"{question_sets.PLACE}/{_ANSWER}")

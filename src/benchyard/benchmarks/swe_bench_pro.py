@@ -33,7 +33,7 @@ from benchyard.models.scoring.swe_bench import (
 REGISTRY = "jefzda/sweap-images"
 _LONGEST_TAG = 128
 _ODD_TAG = "instance_element-hq__element-web-ec0f940ef0e8e3b61078f145f34dc40d1938e6c5-vnan"
-"""The only item whose tag does not follow the rule."""
+"""The only item with a tag that does not follow the rule."""
 _STAGE = "benchyard_base"
 _FROM = re.compile(r"^FROM[ \t]+(\S+)[^\n]*$", re.MULTILINE)
 _MIRROR = re.compile(r"^\d+\.dkr\.ecr\.[^/]+/docker-hub/(library/)?")
@@ -142,7 +142,7 @@ class SweBenchProBenchmark(PublicBenchmark):
         for row in items.read_rows(_part(_ROWS, data)):
             is_empty = False
             try:
-                yield draft(_completed(row, scripts), options)
+                yield draft(_row_with_scripts(row, scripts), options)
             except UsageError as error:
                 yield BrokenItem(str(row["instance_id"])[:200], error.message)
         if is_empty:
@@ -155,7 +155,7 @@ def _part(part: HubDataset | GitTree, data: Path) -> Path:
     return own if own.is_dir() else data
 
 
-def _completed(row: Row, folder: Path) -> Row:
+def _row_with_scripts(row: Row, folder: Path) -> Row:
     """Return a row with its scripts: its own, or those of a copy of the authors' repository in `folder`."""
     item = item_name(row)
     places = {
@@ -195,7 +195,7 @@ def draft(row: Row, options: ImportOptions) -> ScenarioDraft:
     (folder / "Dockerfile").write_text(_dockerfile(row, item, commit, options.variant or IMAGES))
     origin = EnvironmentOrigin("dockerfile", "Dockerfile", on_demand=True)
     return ScenarioDraft(
-        BoundedFolder(folder), request, origin, attachments={SWE_BENCH_ATTACHMENT: _graded(row, commit)}
+        BoundedFolder(folder), request, origin, attachments={SWE_BENCH_ATTACHMENT: _test_archive(row, commit)}
     )
 
 
@@ -209,7 +209,7 @@ def _dockerfile(row: Row, item: str, commit: str, variant: str) -> str:
     return dockerfile_from_image(f"{REGISTRY}:{tag}", commit, match[1])
 
 
-def _graded(row: Row, commit: str) -> bytes:
+def _test_archive(row: Row, commit: str) -> bytes:
     tests = items.patch_of(row, "test_patch")
     commands = items.text_of(row, "before_repo_set_cmd", default="").strip()
     spec = SweBenchProTests(

@@ -174,7 +174,7 @@ def _metadata(row: Row, item: str, variant: str | None) -> dict[str, str]:
 
 
 def _needs(row: Row) -> str:
-    """Return what the scorer must reach outside of the environment, in words; empty if nothing."""
+    """Return the needs of the scorer outside of the environment, in words; empty if it has none."""
     pattern = _ASK_OUTSIDE.get(items.text_of(row, "repo"))
     listed = [
         test for key in ("FAIL_TO_PASS", "PASS_TO_PASS") for test in items.texts_of(row, key, key.lower())

@@ -24,7 +24,7 @@ _LIVE: dict[str, Isolation] = dict.fromkeys(
     ),
     "live",
 )
-"""Tasks whose result is a running program: it is graded while it runs."""
+"""Tasks with a running program as their result: it is graded while it runs."""
 
 
 class TerminalBench2Benchmark(PublicBenchmark):

@@ -94,7 +94,7 @@ def show_(name: str, benchmark: str | None, output: str) -> None:
       benchyard baseline show main --benchmark quickstart -o json
     """
     with connect() as client:
-        found = _named(client, name, benchmark)
+        found = _baselines_named(client, name, benchmark)
     show_many(found, output, COLUMNS, none="", narrow=NARROW)
 
 
@@ -110,7 +110,7 @@ def delete(name: str, benchmark: str | None, agent: str | None) -> None:
       benchyard baseline delete main --benchmark quickstart --agent codex
     """
     with connect() as client:
-        found = _named(client, name, benchmark)
+        found = _baselines_named(client, name, benchmark)
         chosen = [each for each in found if agent in (None, each.agent_name, each.label, *_parts(each))]
         if not chosen:
             raise NotFound(f"baseline {name!r} has no agent {agent!r}; `benchyard baseline show` lists them")
@@ -134,7 +134,7 @@ def _job_and_agent(client: Client, given: str) -> tuple[str, str | None]:
         return find_job(client, name).id, agent
 
 
-def _named(client: Client, name: str, benchmark: str | None) -> Sequence[BaselineView]:
+def _baselines_named(client: Client, name: str, benchmark: str | None) -> Sequence[BaselineView]:
     found = _find(client, name, benchmark, deleted=False)
     if not found:
         raise NotFound(f"there is no baseline {name!r}; `benchyard baseline list` shows those there are")

@@ -57,7 +57,7 @@ SOURCES: Mapping[str, Sequence[NameSource]] = {
 _OF_NOUN = ("id", "ids", "given", "name", "names", "policy", "policies")
 """Arguments that name an item of the command's noun."""
 _NEW = ("create", "new", "register", "set", "import", "pull")
-"""Verbs whose argument is a new name."""
+"""Verbs with a new name as argument."""
 _ANYWHERE = {
     "agents": "agent",
     "agent": "agent",
@@ -87,7 +87,7 @@ _OF_COMMAND = {
     ("secret", "set"): {"name": "secret"},
 }
 _NOUNS = {"trial": "job"}
-"""Nouns whose first argument names an item of another noun."""
+"""Nouns with verbs that take an item of another noun first."""
 
 
 def kinds(path: Sequence[str], params: Sequence[click.Parameter]) -> dict[str, str]:

@@ -47,7 +47,7 @@ def _was_started_here(server: Server, data: Path) -> bool:
 
 
 class _StartNotice:
-    """Tells once that a start takes long, and then shows that it goes on."""
+    """Reports once that a start takes long, and then shows that it goes on."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()

@@ -277,7 +277,7 @@ def doctor(ask_server: bool, only_leaks: bool, output: str) -> int:
     if ask_server:
         findings += read_server()
     worst = any(finding.verdict is CheckOutcome.BAD for finding in findings)
-    show({"ok": not worst, "findings": [asdict(each) for each in findings]}, output, _lines(findings))
+    show({"ok": not worst, "findings": [asdict(finding) for finding in findings]}, output, _lines(findings))
     return 1 if worst else 0
 
 
@@ -314,7 +314,7 @@ def server_findings(told: DoctorView, url: str) -> Iterator[Finding]:
         yield Finding("dockerfiles", CheckOutcome.LESS, "cannot be built", told.builder_remedy)
     elif told.builder:
         yield Finding("dockerfiles", CheckOutcome.GOOD, f"built by {told.builder}")
-    here = ", ".join(each.name for each in told.dependencies if each.is_here)
+    here = ", ".join(dependency.name for dependency in told.dependencies if dependency.is_here)
     if here:
         yield Finding("programs", CheckOutcome.GOOD, here)
     for lacking in told.dependencies:
@@ -331,11 +331,11 @@ def _text(value: object) -> str | None:
 
 def _lines(findings: Iterable[Finding]) -> str:
     lines = []
-    for each in findings:
-        mark, colour = MARKS[each.verdict]
-        first, *rest = indented(f"{clean(each.name)}: {clean(each.found)}", _INDENT)
+    for finding in findings:
+        mark, colour = MARKS[finding.verdict]
+        first, *rest = indented(f"{clean(finding.name)}: {clean(finding.found)}", _INDENT)
         lines += [f"{click.style(mark, fg=colour)}  {first}", *rest]
-        if each.remedy and each.verdict is not CheckOutcome.GOOD:
-            first, *rest = indented(clean(each.remedy), _INDENT)
+        if finding.remedy and finding.verdict is not CheckOutcome.GOOD:
+            first, *rest = indented(clean(finding.remedy), _INDENT)
             lines += [" " * _INDENT + first, *rest]
     return "\n".join(lines)

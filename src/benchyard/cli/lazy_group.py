@@ -148,7 +148,7 @@ def _imported(name: str) -> ModuleType:
     gc.disable()
     try:
         module = import_module(name)
-        # Only now, not at every call: what is garbage by then would stay for ever.
+        # Only now, not at every call: frozen garbage would stay for ever.
         gc.freeze()
         return module
     finally:

@@ -103,7 +103,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; every error becomes one clear message and an exit status."""
     try:
         if arguments is None and COMPLETION in os.environ:
-            return _completed(os.environ[COMPLETION])
+            return _complete(os.environ[COMPLETION])
         given = list(sys.argv[1:] if arguments is None else arguments)
         with cli.make_context("benchyard", given) as context:
             status = cli.invoke(context)
@@ -128,7 +128,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _fail(BenchyardError(_surprise(error)), error)
 
 
-def _completed(asked: str) -> int:
+def _complete(asked: str) -> int:
     status: int = import_module("benchyard.cli.completion").answer(cli, asked)
     return status
 

@@ -156,7 +156,7 @@ def delete(policies: Sequence[str]) -> None:
       benchyard network-policy delete git
     """
     with connect() as client:
-        for view in [find_policy(client, each) for each in policies]:
+        for view in [find_policy(client, policy) for policy in policies]:
             client.network_policies.delete(view.id)
             click.echo(f"{view.name}  {view.id}  deleted")
 
@@ -185,7 +185,7 @@ def allowed_cidr(text: str) -> dict[str, Any]:
             f"{text!r} must look like 10.0.0.0/8 or 10.0.0.0/8:443,8000-8010", param_hint="--allow-cidr"
         )
     rules = [
-        {"port": int(each[1]), **({"end_port": int(each[2])} if each[2] else {})} for each in ports if each
+        {"port": int(port[1]), **({"end_port": int(port[2])} if port[2] else {})} for port in ports if port
     ]
     return {"cidr": found["cidr"], **({"ports": rules} if rules else {})}
 
@@ -193,7 +193,7 @@ def allowed_cidr(text: str) -> dict[str, Any]:
 def _reaches(egress: Egress) -> str:
     if egress.allow_all:
         return "everything"
-    rules = [*egress.allowed_hostnames, *(_written(each) for each in egress.allowed_cidrs)]
+    rules = [*egress.allowed_hostnames, *(_written(cidr) for cidr in egress.allowed_cidrs)]
     return ", ".join([*rules, *(["the gateway"] if egress.allow_agent_gateway else [])]) or "nothing"
 
 

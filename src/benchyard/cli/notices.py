@@ -55,7 +55,7 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 
 def _width() -> int | None:
-    """Return the width of the terminal; None if stderr is none."""
+    """Return the width of the terminal; None if stderr is not a terminal."""
     try:
         if not sys.stderr.isatty():
             return None

@@ -151,7 +151,7 @@ def _of_job(client: Client, given: str, name: str | None) -> Iterator[Artifact]:
     after = None
     while True:
         page = client.jobs.artifacts(job_id, after)
-        yield from (each for each in page.artifacts if name in (None, each.name))
+        yield from (artifact for artifact in page.artifacts if name in (None, artifact.name))
         after = page.last_trial_id
         if not page.has_more:
             return

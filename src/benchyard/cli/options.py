@@ -100,8 +100,10 @@ def checked_input() -> Iterator[None]:
 def flag_of(place: Sequence[str | int]) -> str | None:
     """Return the flag of this command that sets a field of a request; None if no flag does."""
     context = click.get_current_context(silent=True)
-    options = [each for each in context.command.params if isinstance(each, click.Option)] if context else []
-    flags = {each.name: each.opts[-1] for each in options}
+    options = (
+        [param for param in context.command.params if isinstance(param, click.Option)] if context else []
+    )
+    flags = {option.name: option.opts[-1] for option in options}
     parts = [each for each in place if isinstance(each, str)]
     if parts[-1:] == ["name"] and len(parts) > 1:
         # The `name` of a nested part is not the command's `--name`.

@@ -45,7 +45,7 @@ def set_(name: str, value: str | None, from_stdin: bool, output: str) -> None:
     """
     if value is not None and from_stdin:
         raise UsageError("give --value or --stdin, not both")
-    given = value if value is not None else _asked(name, from_stdin=from_stdin)
+    given = value if value is not None else _ask_value(name, from_stdin=from_stdin)
     if not given:
         raise UsageError("the value is empty; nothing was changed")
     with connect() as client:
@@ -100,7 +100,7 @@ def delete(names: Sequence[str]) -> None:
             click.echo(f"{name}  deleted")
 
 
-def _asked(name: str, *, from_stdin: bool) -> str:
+def _ask_value(name: str, *, from_stdin: bool) -> str:
     if sys.stdin.isatty() and not from_stdin:
         prompted: str = click.prompt(f"value of {name}", hide_input=True, err=True)
         return prompted

@@ -53,7 +53,7 @@ class _AbsolutePath(click.Path):
 
 
 class _SettingOption(click.Option):
-    """An option whose errors name the variable that the value came from."""
+    """An option with errors that name the variable that the value came from."""
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
         """Return the name of the option, or of the variable."""
@@ -104,7 +104,7 @@ def _whole(limit: float | None) -> int | None:
     return None if limit is None else int(limit)
 
 
-@click.command(params=[setting_option(each) for each in setting_fields()], epilog=_EPILOG)
+@click.command(params=[setting_option(field) for field in setting_fields()], epilog=_EPILOG)
 def serve(**given: Any) -> None:
     """Run the server in the foreground until it is told to stop (Ctrl-C or SIGTERM)."""
     settings = settings_of(given)
@@ -116,7 +116,7 @@ def serve(**given: Any) -> None:
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
     """Return the settings that the values of the options say."""
-    values = {each.name: each.collected(given[each.name]) for each in setting_fields()}
+    values = {field.name: field.collected(given[field.name]) for field in setting_fields()}
     return Settings(**{**values, "data": values["data"] or default_data_folder().absolute()})
 
 

@@ -30,7 +30,7 @@ from benchyard.settings import default_data_folder
 from benchyard.store.backups import read_backup, write_backup
 
 _MOST_NAMED = 10
-_UNFINISHED = ",".join(each.value for each in JobState if each not in ENDED_JOBS)
+_UNFINISHED = ",".join(state.value for state in JobState if state not in ENDED_JOBS)
 _REMOVED: Mapping[str, Callable[[RemovalView], object]] = {
     "ID": lambda view: view.id,
     "KIND": lambda view: view.kind.replace("_", " "),
@@ -57,8 +57,8 @@ def disk(output: str) -> None:
         show(view, output, "")
         return
     rows = [
-        [each.kind, size(each.size_bytes), "" if each.count is None else str(each.count), each.what]
-        for each in view.kinds
+        [kind.kind, size(kind.size_bytes), "" if kind.count is None else str(kind.count), kind.what]
+        for kind in view.kinds
     ]
     rows.append(["total", size(view.total_bytes), "", f"{size(view.free_bytes)} free"])
     print_table(["KIND", "SIZE", "NUMBER", "WHAT"], rows, Narrow(drop=["WHAT", "NUMBER"]))
@@ -93,7 +93,7 @@ def gc(keep_results: float | None, dry_run: bool, yes: bool, output: str) -> Non
         if not dry_run and found.n_removed:
             if output == "text":
                 _show_collected(found)
-            confirm(f"Delete {_counted(found.n_removed)} ({size(found.size_bytes)})?", yes=yes)
+            confirm(f"Delete {_count_of_results(found.n_removed)} ({size(found.size_bytes)})?", yes=yes)
             with spinner("deleting"):
                 found = client.collect_results(found.keep_days, dry_run=False)
     if output != "text":
@@ -101,7 +101,7 @@ def gc(keep_results: float | None, dry_run: bool, yes: bool, output: str) -> Non
     elif dry_run or not found.n_removed:
         _show_collected(found)
     else:
-        click.echo(f"deleted {_counted(found.n_removed)}, {size(found.size_bytes)}")
+        click.echo(f"deleted {_count_of_results(found.n_removed)}, {size(found.size_bytes)}")
 
 
 @click.command()
@@ -150,7 +150,7 @@ def tell_jobs(server: Server, *, yes: bool) -> None:
 
 def running_jobs(jobs: list[BenchmarkJobView]) -> list[str]:
     """Return lines that name the jobs which continue at the next start."""
-    lines = [f"  {clean(each.name)}  {each.state.value}  ({each.id})" for each in jobs[:_MOST_NAMED]]
+    lines = [f"  {clean(job.name)}  {job.state.value}  ({job.id})" for job in jobs[:_MOST_NAMED]]
     if len(jobs) > _MOST_NAMED:
         lines.append("  and more")
     many = f"{len(jobs)} jobs" if len(jobs) <= _MOST_NAMED else f"more than {_MOST_NAMED} jobs"
@@ -164,7 +164,7 @@ def _show_collected(found: CollectedResultsView) -> None:
     if found.n_removed > len(found.removed):
         click.echo(f"and {found.n_removed - len(found.removed)} more")
     if found.n_removed and found.dry_run:
-        click.echo(f"would go: {_counted(found.n_removed)}, {size(found.size_bytes)}")
+        click.echo(f"would go: {_count_of_results(found.n_removed)}, {size(found.size_bytes)}")
     if found.n_pinned:
         pinned = "1 pinned job stays" if found.n_pinned == 1 else f"{found.n_pinned} pinned jobs stay"
         click.echo(pinned, err=True)
@@ -173,7 +173,7 @@ def _show_collected(found: CollectedResultsView) -> None:
         click.echo(f"{named} because a baseline names it, see `benchyard baseline list`", err=True)
 
 
-def _counted(count: int) -> str:
+def _count_of_results(count: int) -> str:
     return "1 result" if count == 1 else f"{count} results"
 
 
@@ -256,7 +256,7 @@ def _folder(data: Path | None) -> Path:
 
 
 def _private(path: Path) -> IO[bytes]:
-    # Make a new file: an existing one, or a link, might let somebody else read the content.
+    # Make a new file: an existing one, or a link, might let another user read the content.
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 

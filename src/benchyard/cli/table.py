@@ -55,7 +55,7 @@ class Table:
         kept = list(range(len(self.titles)))
         self.dropped, self.is_blocks = [], False
         if width is None or _total(natural) <= width:
-            return list(_aligned([self.titles, *self.rows], natural))
+            return list(_align([self.titles, *self.rows], natural))
         if self.narrow.brief:
             return self._brief_lines(width)
         kept = [column for column in kept if any(row[column] for row in self.rows)]
@@ -71,7 +71,7 @@ class Table:
         widths = self._shared_out(kept, natural, least, width)
         body = [self._wrapped(row, kept, widths) for row in self.rows]
         head = [self.titles[column] for column in kept]
-        return [line for row in [[head], *body] for line in _aligned(row, widths)]
+        return [line for row in [[head], *body] for line in _align(row, widths)]
 
     def _brief_lines(self, width: int) -> list[str]:
         titles, *rows = (
@@ -180,7 +180,7 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + len(GAP) * (len(widths) - 1)
 
 
-def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:
+def _align(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:
     for row in rows:
         cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
         yield GAP.join(cells).rstrip()

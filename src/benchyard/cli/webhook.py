@@ -1,4 +1,4 @@
-"""`benchyard webhook`: addresses that are told of ends of jobs, verdicts of gates and new problems."""
+"""`benchyard webhook`: addresses that get messages of ends of jobs, verdicts of gates and new problems."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice

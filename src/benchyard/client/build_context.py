@@ -31,7 +31,7 @@ class IgnoreRules:
 
     def leaves_out(self, path: str) -> bool:
         """Tell whether the rules exclude a path, written relative to the context with `/`."""
-        above = [str(each) for each in PurePosixPath(path).parents if str(each) != "."]
+        above = [str(parent) for parent in PurePosixPath(path).parents if str(parent) != "."]
         left_out = False
         for rule in self._rules:
             if rule.leaves_out != left_out and any(rule.pattern.fullmatch(each) for each in (path, *above)):

@@ -1,6 +1,6 @@
 """Verbs that work with files of this machine, or its environment: import, export, push, pull, validate.
 
-What they do is in `benchmark_files`, `validation` and `job_request`, which are loaded by the first call: most
+Their work is done in `benchmark_files`, `validation` and `job_request`, loaded by the first call: most
 programs that talk to a server never need them.
 """
 

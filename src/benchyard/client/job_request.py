@@ -135,7 +135,7 @@ def apply_flags(body: Body, short: ShortFlags) -> Body:
         raise UsageError(f"a Harbor job says all this itself; {', '.join(more)} cannot be added to it")
     _apply_source(spec, short)
     if short.agents is not None:
-        spec["agent_configs"] = [agent_from_text(each) for each in short.agents]
+        spec["agent_configs"] = [agent_from_text(agent) for agent in short.agents]
     spec["agent_configs"] = [_agent_with(dict(each), short) for each in spec.get("agent_configs") or []]
     _check_kwargs(spec["agent_configs"], short.agent_kwargs or {})
     _update(spec, "orchestrator_config", {key: getattr(short, key) for key in _ORCHESTRATOR})
@@ -237,13 +237,13 @@ def _kwargs_for(name: str, given: Body) -> Body:
 
 
 def _check_kwargs(agents: list[Body], given: Body) -> None:
-    named = tuple(f"{each.get('name')}." for each in agents)
+    named = tuple(f"{agent.get('name')}." for agent in agents)
     for key in given:
         if "." in key and agents and not key.startswith(named):
             raise UsageError(f"--agent-kwargs {key}=...: no --agent is called {key.partition('.')[0]!r}")
-        known = [catalog.kwargs_of(str(each.get("name"))) for each in agents]
+        known = [catalog.kwargs_of(str(agent.get("name"))) for agent in agents]
         if "." not in key and agents and all(each is not None and not each for each in known):
-            names = ", ".join(str(each.get("name")) for each in agents)
+            names = ", ".join(str(agent.get("name")) for agent in agents)
             raise UsageError(
                 f"--agent-kwargs {key}=...: no agent takes it; {names}: no kwargs. "
                 "`benchyard agent show NAME` lists what an agent takes"
@@ -310,7 +310,9 @@ def with_ids(client: SyncNouns, body: Body) -> Body:
         spec["benchmark_id"] = find_benchmark(client, str(benchmark)).id
     if scenarios := spec.get("scenario_ids"):
         spec["scenario_ids"] = [
-            each if str(each).startswith(_SCENARIO_PREFIX) else find_scenario(client, str(each)).id
-            for each in scenarios
+            scenario
+            if str(scenario).startswith(_SCENARIO_PREFIX)
+            else find_scenario(client, str(scenario)).id
+            for scenario in scenarios
         ]
     return {**body, "spec": spec}

@@ -14,13 +14,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Owner = TypeVar("Owner", bound=VerbGroup[Any])
 Work = Callable[[AsyncSession], Coroutine[Any, Any, T]]
-"""What is left to do when all files are read."""
+"""Work that remains when all files are read."""
 
 
 class local(Descriptor, Generic[Owner, P, T]):
     """Turn a function that works with files of this machine, and blocks, into a method.
 
-    On an async client it runs in a thread, with connections of its own.
+    On an async client it runs in a thread, with separate connections.
     """
 
     def __init__(self, definition: Callable[Concatenate[Owner, P], T]) -> None:

@@ -116,7 +116,7 @@ def find_benchmark(client: SyncNouns, given: str) -> BenchmarkView:
 
 def scenario_id_in(job: BenchmarkJobView, trials: Iterable[TrialView], given: str) -> str:
     """Return the id of a job's one scenario with that id or name, or whose name ends so; raises NotFound."""
-    names = {each.scenario_id: each.scenario_name for each in trials}
+    names = {trial.scenario_id: trial.scenario_name for trial in trials}
     if given in names:
         return given
     for found in (
@@ -173,4 +173,6 @@ def find_policy(client: SyncNouns, given: str) -> NetworkPolicyView:
 
 def find_custom_scorer(client: SyncNouns, type: str) -> CustomScorerView | None:
     """Return the custom scorer of a type; None if there is none."""
-    return next((each for each in client.scenarios.scorers.list(search=type) if each.type == type), None)
+    return next(
+        (scorer for scorer in client.scenarios.scorers.list(search=type) if scorer.type == type), None
+    )

@@ -1,6 +1,6 @@
 """Turns an operation written once into a method that blocks on one client and is awaited on the other.
 
-The method's `steps` is the operation itself: what other operations are made of.
+The method's `steps` is the operation itself, for use in other operations.
 """
 
 import inspect
@@ -43,7 +43,7 @@ def signature_of(operation: Callable[..., Any]) -> inspect.Signature:
 
 
 def _result_of(annotation: Any) -> Any:
-    """Return what is left to the caller of `Steps[T]` or of a function that returns a coroutine: `T`."""
+    """Return the result type of `Steps[T]` or of a function that returns a coroutine: `T`."""
     while get_origin(annotation) in (Callable, Coroutine, Generator):
         annotation = get_args(annotation)[-1]
     return annotation
@@ -165,7 +165,7 @@ class Verb(Protocol[P, T_co]):
     __name__: str
 
     def steps(self, *args: P.args, **kwargs: P.kwargs) -> Steps[T_co]:
-        """Return the operation, to be carried out by whoever yields from it."""
+        """Return the operation, to be carried out by the operation that yields from it."""
         ...
 
 
@@ -202,12 +202,12 @@ class OneFrame:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, BenchyardError):
-            # What caused it is in its message, and stays its `__context__`.
+            # The message has the cause, which also stays the `__context__`.
             error.__traceback__ = error.__cause__ = None
 
 
 class Descriptor:
-    """Base of what makes a method of a definition: with its name, docstring and parameters."""
+    """Base of the descriptors that make a method of a definition: with its name, docstring and parameters."""
 
     name = ""
     group: type[VerbGroup[Any]]
@@ -292,7 +292,7 @@ async def _await(session: AsyncSession, steps: Steps[T]) -> T:
 
 
 class bound(call[Any, P, T]):
-    """Turn a verb of a group into one of an object, whose id is the verb's first parameter."""
+    """Turn a verb of a group into one of an object: the object's id becomes the verb's first parameter."""
 
     def __init__(self, verb: UnboundVerb[Any, Concatenate[str, P], T]) -> None:
         def definition(one: Any, /, *args: P.args, **kwargs: P.kwargs) -> Steps[T]:

@@ -143,7 +143,7 @@ class Request:
     """Further headers, except those that the client itself sets."""
 
     def with_id(self) -> "Request":
-        """Return the same request with an id, so that the server can tell a retry from a second request."""
+        """Return the same request with an id, so that the server recognises a retry of it."""
         if self.method == "GET" or self.id is not None:
             return self
         return replace(self, id=f"benchyard-{uuid.uuid4()}")

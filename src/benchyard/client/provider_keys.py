@@ -57,7 +57,7 @@ def _with_secrets(body: Body, there: set[str]) -> Body:
     agents: list[Body] = body["spec"].get("agent_configs") or []
     return {
         **body,
-        "spec": {**body["spec"], "agent_configs": [_agent_with_secrets(each, there) for each in agents]},
+        "spec": {**body["spec"], "agent_configs": [_agent_with_secrets(agent, there) for agent in agents]},
     }
 
 
@@ -96,7 +96,7 @@ class _KeyMemory:
         self._changed = False
 
     def bring(self, variable: str) -> bool:
-        """Send the caller's key for a variable if it is new; tell whether the server has a secret for it."""
+        """Send the caller's key for a variable if it is new; return whether the server has its secret."""
         name, value = PREFIX + variable, self._environ.get(variable)
         held = self._there.get(name)
         if not value:
@@ -111,7 +111,7 @@ class _KeyMemory:
         return True
 
     def close(self) -> None:
-        """Save what was remembered."""
+        """Save the remembered digests."""
         if self._changed:
             _write(self._path, self._known, self._tell)
 

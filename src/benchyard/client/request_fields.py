@@ -253,7 +253,7 @@ class JobPageFields(NamedPageFields, total=False):
     """Choice of a page of jobs."""
 
     status: str
-    """One state, or several with commas between them."""
+    """A state, or several with commas between them."""
     tag: str
 
 

@@ -34,7 +34,7 @@ def tls_context(server: Server) -> ssl.SSLContext | None:
     """Return the TLS context that checks a server's certificate; None where there is no TLS.
 
     For a server of this machine, only the certificate that it left for its clients is trusted, under any host
-    name: nobody else has its key. All others are checked against `SSL_CERT_FILE`, else the publicly known
+    name: it alone has the key. All others are checked against `SSL_CERT_FILE`, else the publicly known
     authorities.
     """
     if urlsplit(server.url).scheme != "https":
@@ -87,7 +87,7 @@ class SyncSession:
             self.run(steps)
 
         def in_thread() -> None:
-            # A loop of its own, because a task keeps any error that ends it.
+            # A separate loop, because a task keeps any error that ends it.
             loop = asyncio.new_event_loop()
             try:
                 task = loop.create_task(carry_out())
@@ -179,7 +179,7 @@ Session = SyncSession | AsyncSession
 
 
 class SyncContext:
-    """Base of what closes its connections at the end of a `with` block."""
+    """Base of clients that close their connections at the end of a `with` block."""
 
     session: SyncSession
 
@@ -197,7 +197,7 @@ class SyncContext:
 
 
 class AsyncContext:
-    """Base of what closes its connections at the end of an `async with` block."""
+    """Base of clients that close their connections at the end of an `async with` block."""
 
     session: AsyncSession
 

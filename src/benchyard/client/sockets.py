@@ -40,7 +40,7 @@ class Socket:
 
 @asynccontextmanager
 async def open_ssh(server: Server, devbox_id: str) -> AsyncIterator[Socket]:
-    """Open a connection at whose other end the server speaks ssh."""
+    """Open a connection to the server's ssh side."""
     async with open_socket(server, at("/v1/devboxes/{}/ssh", devbox_id)) as connection:
         yield Socket(connection)
 

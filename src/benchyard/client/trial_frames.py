@@ -44,7 +44,7 @@ def _cell(value: Any) -> Any:
 
 
 FrameKind = Literal["pandas", "polars"]
-"""The library whose data frame is meant."""
+"""The library of the wanted data frame."""
 
 
 def write_parquet(table: TableView, path: Path) -> None:
@@ -90,7 +90,7 @@ def _installed() -> str:
 
 
 def _library(name: str, remedy: str) -> Any:
-    # Imported when it is asked for: neither is needed otherwise, and both take long.
+    # Imported on request: neither is needed otherwise, and both take long.
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -81,7 +81,7 @@ class Validator:
                 kinds += ["nothing"] * TWICE
             tried = await asyncio.gather(*(self._attempt(scenario, kind) for kind in kinds))
             search.note(scenario.isolation, list(tried))
-        for isolation in search.wanted():
+        for isolation in search.isolations():
             await self._try_room(search, isolation)
             if not search.goes_on(isolation):
                 break
@@ -106,7 +106,7 @@ class Validator:
             begin = time.monotonic()
             try:
                 async with asyncio.timeout(self._options.seconds):
-                    attempt = await self._tried(scenario, kind)
+                    attempt = await self._try(scenario, kind)
             except TimeoutError:
                 attempt = ValidationAttempt(
                     kind=kind, reasons=[f"it was not done after {self._options.seconds:g} s"]
@@ -118,7 +118,7 @@ class Validator:
         self._told(scenario.name, attempt)
         return attempt
 
-    async def _tried(self, scenario: ScenarioView, kind: Kind) -> ValidationAttempt:
+    async def _try(self, scenario: ScenarioView, kind: Kind) -> ValidationAttempt:
         run = await self._client.scenarios.start_run(
             scenario_id=scenario.id,
             run_name=f"validation: {kind} in {scenario.isolation}",
@@ -214,14 +214,16 @@ def _read(kind: Kind, run_id: str, result: ContractResult | None) -> ValidationA
     if result is None:
         return ValidationAttempt(kind=kind, run_id=run_id, reasons=["it ended without a score"])
     reasons = []
-    for each in result.scoring_function_results:
-        if each.state == "error" or each.score < 1:
-            last = (each.output.strip().splitlines() or [""])[-1]
-            why = each.reason or last
-            reasons.append(
-                f"{each.scoring_function_name}: {each.score:g}{f' ({why[:_SHOWN]})' if why else ''}"
-            )
-    scorers = {each.scoring_function_name: each.score for each in result.scoring_function_results}
+    for function_result in result.scoring_function_results:
+        if function_result.state == "error" or function_result.score < 1:
+            last = (function_result.output.strip().splitlines() or [""])[-1]
+            why = function_result.reason or last
+            cause = f" ({why[:_SHOWN]})" if why else ""
+            reasons.append(f"{function_result.scoring_function_name}: {function_result.score:g}{cause}")
+    scorers = {
+        function_result.scoring_function_name: function_result.score
+        for function_result in result.scoring_function_results
+    }
     return ValidationAttempt(
         kind=kind,
         run_id=run_id,
@@ -229,13 +231,14 @@ def _read(kind: Kind, run_id: str, result: ContractResult | None) -> ValidationA
         scorers={**scorers, **{f"step {each.name}": each.score for each in result.rounds if each.name}},
         reasons=reasons,
         counted={
-            each.scoring_function_name: each.counted.tests
-            for each in result.scoring_function_results
-            if each.counted
+            function_result.scoring_function_name: function_result.counted.tests
+            for function_result in result.scoring_function_results
+            if function_result.counted
         },
         # A scorer that the answer made fail has a score, and is reported together with the cause.
         has_errors=any(
-            each.state == "error" or each.cause is not None for each in result.scoring_function_results
+            function_result.state == "error" or function_result.cause is not None
+            for function_result in result.scoring_function_results
         ),
     )
 
@@ -243,7 +246,7 @@ def _read(kind: Kind, run_id: str, result: ContractResult | None) -> ValidationA
 def _problems(scenario: ScenarioView, attempts: list[ValidationAttempt]) -> list[str]:
     found: list[str] = []
     for kind, wanted in (("reference", 1.0), ("nothing", scenario.nop_score or 0.0)):
-        tried = [each for each in attempts if each.kind == kind]
+        tried = [attempt for attempt in attempts if attempt.kind == kind]
         wrong = [each for each in tried if each.score is None or abs(each.score - wanted) > _CLOSE]
         if wrong:
             scores = " and ".join("no score" if each.score is None else f"{each.score:g}" for each in wrong)
@@ -271,7 +274,7 @@ class _Search:
         if problems:
             self.failed[isolation] = problems[0][:_SHOWN]
 
-    def wanted(self) -> Iterator[Isolation]:
+    def isolations(self) -> Iterator[Isolation]:
         """Yield the isolations to try, one after the other."""
         scenario = self.scenario
         own = scenario.isolation
@@ -292,7 +295,11 @@ class _Search:
         return bool(self._problems[isolation]) and self._was_graded(isolation)
 
     def _was_graded(self, isolation: Isolation) -> bool:
-        tried = [each for each in self.attempts if (each.kind, each.isolation) == ("reference", isolation)]
+        tried = [
+            attempt
+            for attempt in self.attempts
+            if (attempt.kind, attempt.isolation) == ("reference", isolation)
+        ]
         is_whole = all(each.score is not None for each in tried)
         return is_whole and any(each.score is not None and each.score < 1 for each in tried)
 
@@ -320,7 +327,7 @@ class _Search:
             clean_suffices=suffices,
             attempts=self.attempts,
             needs_live=needs_live,
-            is_unbuilt=any(BUILD_FAILED in reason for each in self.attempts for reason in each.reasons),
+            is_unbuilt=any(BUILD_FAILED in reason for attempt in self.attempts for reason in attempt.reasons),
         )
 
     def _own_problems(self, strictest: Isolation | None) -> list[str]:
@@ -329,7 +336,7 @@ class _Search:
             return list(self._problems[self.scenario.isolation])
         if strictest is not None:
             return []
-        tried = [each for each in self._problems if each != "live"]
+        tried = [problem for problem in self._problems if problem != "live"]
         return list(self._problems[tried[-1]]) if tried else list(self.failed.values())
 
     def _notes(self, strictest: Isolation | None, *, is_valid: bool) -> list[str]:
@@ -340,14 +347,16 @@ class _Search:
                 found.append(f"`{strictest}` isolation would give the same scores: prefer it")
             for each, why in self.failed.items():
                 found.append(f"`{each}` isolation would not do: {why}")
-        broken = next((each for each in self.attempts if each.kind == "nothing" and each.has_errors), None)
+        broken = next(
+            (attempt for attempt in self.attempts if attempt.kind == "nothing" and attempt.has_errors), None
+        )
         if broken:
             found.append(f"with nothing done a scorer ends in an error: {'; '.join(broken.reasons)}")
         counts = {
             (name, count)
-            for each in self.attempts
-            if each.kind == "reference" and each.isolation == strictest
-            for name, count in each.counted.items()
+            for attempt in self.attempts
+            if attempt.kind == "reference" and attempt.isolation == strictest
+            for name, count in attempt.counted.items()
         }
         for name, count in sorted(counts):
             found.append(
@@ -391,7 +400,7 @@ def target_of_draft(
 async def record_isolation(
     client: AsyncNouns, wanted: ValidationTarget, result: ScenarioValidation, *, changes_choice: bool
 ) -> ScenarioValidation:
-    """Store the isolation that was found with a scenario, or in its file; a note tells what was stored."""
+    """Store the validated isolation with a scenario, or in its file; a note says what was stored."""
     found, scenario = result.validated, wanted.scenario
     changes: dict[str, Any] = {}
     if found is None or (isinstance(scenario, ScenarioView) and scenario.is_public):
@@ -450,13 +459,15 @@ def benchmark_targets(client: SyncNouns, given: str | Path, progress: PushProgre
     check_path_exists(str(given))
     if not (Path(given) / benchmark_file.NAME).exists():
         view = find_benchmark(client, str(given))
-        return [ValidationTarget(each) for each in client.benchmarks.definitions(view.id, limit=100)]
+        return [
+            ValidationTarget(definition) for definition in client.benchmarks.definitions(view.id, limit=100)
+        ]
     found = []
-    for each in benchmark_file.read_benchmark(Path(given)).scenarios:
-        if isinstance(each, ScenarioDraft):
-            found.append(target_of_draft(client, each, progress))
+    for scenario in benchmark_file.read_benchmark(Path(given)).scenarios:
+        if isinstance(scenario, ScenarioDraft):
+            found.append(target_of_draft(client, scenario, progress))
         else:
-            found.append(ValidationTarget(client.scenarios.retrieve(scenario_id_of(client, each))))
+            found.append(ValidationTarget(client.scenarios.retrieve(scenario_id_of(client, scenario))))
     return found
 
 
@@ -487,7 +498,7 @@ async def validate_all(
         scenarios = [await stack.enter_async_context(present_scenario(client, each)) for each in wanted]
         with progress.attempts(len(scenarios) * 2 * TWICE) as tell:
             validator = Validator(client, options, tell)
-            found = await asyncio.gather(*(validator.validate(each) for each in scenarios))
+            found = await asyncio.gather(*(validator.validate(scenario) for scenario in scenarios))
         results = [each.model_copy(update={"name": lasting_name(each.name)}) for each in found]
         if record is not False:
             results = [

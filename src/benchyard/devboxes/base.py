@@ -60,7 +60,7 @@ class Status:
     """0 to 255; 128 + n when signal n ended it; 126 or 127 when it could not be started."""
     timed_out: bool = False
     killed: bool = False
-    """True when `Kill` was asked for."""
+    """True after a request to kill it, `Kill`."""
     stdout_truncated: bool = False
     stderr_truncated: bool = False
     ended_ms: int = 0
@@ -135,7 +135,7 @@ class OpenFile:
     emptied_for: str = ""
     """For a fresh file: first create its folder anew for this user, replacing any entry of that name."""
     group_of: str = ""
-    """For a fresh file: the user whose group it gets, so that its mode can tell that user from others."""
+    """For a fresh file: the user whose group it gets, so that its mode can treat that user unlike others."""
 
 
 MOST_OPENED = 12
@@ -155,7 +155,7 @@ class DevboxProcess:
     user: str
     """The user's name in the devbox's own list of users; else the number."""
     command: str
-    """Its command line, or its name in brackets if it shows none; 200 characters at most."""
+    """Command line, or the name in brackets if it shows none; 200 characters at most."""
     start_seconds_ago: float
 
 
@@ -195,7 +195,7 @@ class Inside:
     async def processes(self, devbox_id: str) -> DevboxProcesses:
         """Return the processes, without the driver's own: `MOST_PROCESSES` at most, and the number of all.
 
-        A process whose first thread has ended counts as running while another thread goes on; members of a
+        A process counts as running until its last thread has ended; members of a
         chain in which each process forks the next and ends are included. If not all are listed, one process
         of each command line comes first.
         """
@@ -375,7 +375,7 @@ Event = ExecutionEnded | DevboxEnded
 
 @dataclass(frozen=True)
 class DevboxUsage:
-    """Resources a devbox uses now; None where the driver cannot tell."""
+    """Resources a devbox uses now; None where the driver cannot measure them."""
 
     cpu_seconds: float | None = None
     memory_bytes: int | None = None
@@ -471,7 +471,7 @@ class Trees(ABC):
         aside: tuple[str, ...],
         counted: tuple[str, ...] = (),
     ) -> None:
-        """Write the differences of a tree from its manifest, both in `noted`, to a new `report`, as JSON.
+        """Write the differences of a tree from its manifest, named by `noted`, to a new `report`, as JSON.
 
         `below` are the layers under it; content of the folders `aside` does not count. If not all differences
         can be listed, a second report has those outside of the folders that are `counted`.
@@ -479,7 +479,7 @@ class Trees(ABC):
 
     @abstractmethod
     async def examine(self, final: Rootfs, start: Rootfs, wanted: Mapping[str, Any], report: Path) -> None:
-        """Write what the first system has otherwise than the second to a new `report`; nothing is changed.
+        """Write the differences of the first system from the second to a new `report`; nothing is changed.
 
         `wanted` chooses paths, contents, or one file: see `layers/work_changes.py`.
         """
@@ -540,7 +540,7 @@ class Driver(ABC):
         """Release all resources but the devboxes, which live on."""
 
     def report(self) -> DriverReport:
-        """Return what works on this machine and what does not."""
+        """Return a report of what works on this machine and what does not."""
         absent = sorted(set(Capability) - self.capabilities)
         return DriverReport(missing={name.value: "this driver does not support it" for name in absent})
 

@@ -83,7 +83,7 @@ def loader_place(content: Content) -> tuple[int, int] | None:
     return None
 
 
-def needed(content: Content) -> list[str]:
+def needed_libraries(content: Content) -> list[str]:
     """Return the libraries that a program or library needs; raise ValueError for content no linker writes."""
     entries = list(itertools.islice(_entries(content), _MOST_ENTRIES))
     if len(entries) == _MOST_ENTRIES or sum(entry.tag in (_RPATH, _RUNPATH) for entry in entries) > 2:
@@ -105,7 +105,7 @@ def with_loader(content: bytes, path: str) -> bytes:
 
 
 def with_own_paths(content: bytes) -> bytes:
-    """Return a program or library whose search paths for libraries are only those relative to itself."""
+    """Return a program or library without search paths for libraries but those relative to itself."""
     changed = bytearray(content)
     _keep_own_paths(changed)
     return bytes(changed)
@@ -160,7 +160,7 @@ def closed_library(content: bytes) -> bytes:
 
 
 def closed_loader(content: bytes, cache: str) -> bytes:
-    """Return a loader that knows no libraries but those of its own cache, which lies at that path."""
+    """Return a loader that finds libraries only in its own cache, at that path."""
     path = cache.encode()
     if CACHE not in content or len(path) > MOST_CACHE_PATH:
         raise ValueError(f"this loader cannot have its cache at {cache}")

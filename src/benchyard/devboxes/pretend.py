@@ -1,6 +1,6 @@
 """A driver without devboxes: each start and each command succeeds at once and does nothing.
 
-For measuring the engine by itself: the cost of a job whose devboxes cost nothing. Scores mean nothing here.
+For measuring the engine by itself: the cost of a job with devboxes that cost nothing. Scores mean nothing.
 """
 
 import asyncio

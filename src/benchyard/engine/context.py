@@ -9,7 +9,7 @@ from benchyard.engine.background import BackgroundTasks
 from benchyard.engine.clock import now_ms
 from benchyard.engine.devboxes.live import LiveDevboxes
 from benchyard.engine.devboxes.log_file import DevboxLog
-from benchyard.engine.network.gateway_doors import DoorOpener, EgressGate, GatewayDoors, NoDoors
+from benchyard.engine.network.gateway_doors import DoorOpener, EgressService, GatewayDoors, NoDoors
 from benchyard.engine.objects import Objects
 from benchyard.engine.secrets import Secrets
 from benchyard.hosts.host import Host
@@ -43,10 +43,10 @@ class EngineContext:
     """Separate processes for parsing and grading untrusted content."""
     trees: Trees = field(default_factory=LocalTrees)
     doors: GatewayDoors = field(default_factory=NoDoors)
-    egress: EgressGate | None = None
+    egress: EgressService | None = None
     """Lets devboxes reach the hosts on an allow-list; None where no such gate runs."""
     reserve: Reserve | None = None
-    """Disk space set aside for ending devboxes; None where there is none."""
+    """Disk space set aside for ending devboxes; None without it."""
 
     def make_room_to_end(self) -> None:
         """Free reserved space, so that the end of a devbox can be noted on a full disk too."""

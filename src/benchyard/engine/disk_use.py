@@ -86,7 +86,7 @@ class DiskUse:
         database, where = await self._database(data)
         kinds.append(KindView(kind="database", size_bytes=database, what=where))
         for kind, folders, what in _FOLDERS:
-            size, count = await asyncio.to_thread(_tree, [data / each for each in folders], budget)
+            size, count = await asyncio.to_thread(_tree, [data / folder for folder in folders], budget)
             kinds.append(KindView(kind=kind, size_bytes=size, count=count, what=what))
         counted = sum(each.size_bytes for each in kinds if each.kind != "database" or where != _ELSEWHERE)
         disk = await asyncio.to_thread(os.statvfs, data)
@@ -110,7 +110,7 @@ class DiskUse:
         url = self._tools.settings.database_url
         file = Path(url.removeprefix("sqlite:///")) if url else data / "benchyard.db"
         parts = [Path(f"{file}{suffix}") for suffix in ("", "-wal", "-shm")]
-        return sum([_size(each) for each in parts]), "SQLite"
+        return sum([_size(part) for part in parts]), "SQLite"
 
 
 _ELSEWHERE = "Postgres; not in the total"

@@ -231,7 +231,7 @@ async def _take_up(engine: Engine) -> None:
     await engine.gateway_configs.open()
     await ShippedBenchmarks(engine.scorers, engine.scenarios, engine.benchmarks).open()
     await engine.devboxes.reopen_doors()
-    # Before jobs, whose ends it tells of.
+    # Before jobs: webhooks send the ends of jobs.
     await engine.webhooks.open()
     await engine.jobs.open()
     await engine.removals.open()

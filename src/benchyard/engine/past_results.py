@@ -14,7 +14,7 @@ from benchyard.store.tables import TABLES
 MOST_JOBS = 500
 MOST_ATTEMPTS = 200_000
 """Attempts that one report reads; older jobs are left out beyond it."""
-_ENDED = [each.value for each in ENDED_JOBS]
+_ENDED = [ended_job.value for ended_job in ENDED_JOBS]
 _ENDED_GROUPS = ["completed", "canceled", "failed"]
 
 
@@ -35,7 +35,7 @@ class PastResults:
         self._runs = store.collection("scenario_runs", ScenarioRun)
 
     async def write_benchmark(self, benchmark_id: str, descriptor: int) -> int:
-        """Write what has ended on a benchmark; returns the number of older jobs and runs left out."""
+        """Write the ended results on a benchmark; returns the number of older jobs and runs left out."""
         jobs = await self._newest("benchmark_jobs", "trials", benchmark_id, _ENDED)
         groups = await self._newest("benchmark_runs", "scenario_runs", benchmark_id, _ENDED_GROUPS)
         await self._jobs.write_rows({"id": jobs.ids}, JOB_PATHS, descriptor)
@@ -45,7 +45,7 @@ class PastResults:
         return jobs.n_left_out
 
     async def write_scenario(self, scenario_id: str, descriptor: int) -> None:
-        """Write what has ended at a scenario."""
+        """Write the ended results at a scenario."""
         await self._jobs.write_rows({"status": _ENDED}, JOB_PATHS, descriptor)
         await self._groups.write_rows({"status": _ENDED_GROUPS}, GROUP_PATHS, descriptor)
         await self._trials.write_rows({"scenario_id": scenario_id}, TRIAL_PATHS, descriptor)

@@ -172,7 +172,7 @@ class Removals:
         )
 
     async def _begin(self, removal: Removal, table: str | None) -> None:
-        """Note what is to be deleted; the row of the requested job or run goes in the same transaction."""
+        """Store a plan of the deletion; the row of the requested job or run goes in the same transaction."""
 
         def work(connection: Connection) -> None:
             self.records.rows.adding([removal])(connection)
@@ -189,8 +189,8 @@ class Removals:
     async def _carry_out(self, removal: Removal) -> None:
         turns = asyncio.Semaphore(_AT_ONCE)
         try:
-            await asyncio.gather(*(self._remove_run(each, turns) for each in removal.runs))
-            await self._remove_images({each.id for each in removal.runs})
+            await asyncio.gather(*(self._remove_run(run, turns) for run in removal.runs))
+            await self._remove_images({run.id for run in removal.runs})
             for grant_id in removal.grant_ids:
                 await self._grants.forget(grant_id)
             for stored in await self._objects([run.id for run in removal.runs]):

@@ -76,8 +76,8 @@ class Retention:
                 if (job.end_time_ms or before_ms) < before_ms and job.rescoring_state != "running"
             ]
             named = await self._baselines.of_jobs()
-            pinned = sum(each.is_pinned for each in jobs)
-            old = [each for each in jobs if not each.is_pinned and each.id not in named]
+            pinned = sum(job.is_pinned for job in jobs)
+            old = [job for job in jobs if not job.is_pinned and job.id not in named]
             async for measure, remove in self._old(old, before_ms):
                 try:
                     view = await (measure() if dry_run else remove())
@@ -107,7 +107,7 @@ class Retention:
         for group in await self._benchmark_runs.records.before(before_ms, {"status": ended}):
             if (group.end_time_ms or before_ms) < before_ms and not await self._is_of_job(group.metadata):
                 yield _call(removals.benchmark_run_size, group), _call(removals.benchmark_run, group.id)
-        states = [each.value for each in ENDED_RUNS]
+        states = [ended_run.value for ended_run in ENDED_RUNS]
         for run in await self._runs.records.before(before_ms, {"status": states}, without_parent=True):
             if (run.end_time_ms or before_ms) < before_ms and TRIAL_KEY not in run.metadata:
                 yield _call(removals.scenario_run_size, run), _call(removals.scenario_run, run.id)

@@ -49,7 +49,7 @@ class Tally:
         self._settling.add(metering)
         metering.add_done_callback(self._settle)
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Wait until the usage of every ended call is added."""
         while self._settling:
             await asyncio.wait(list(self._settling))
@@ -59,7 +59,7 @@ class Tally:
         self._spent = replace(self._spent, over_budget=words)
 
     @contextmanager
-    def held(self) -> Iterator["RateLimitWait"]:
+    def count_wait(self) -> Iterator["RateLimitWait"]:
         """Count the time of this block as waiting for the provider; overlapping waits count once."""
         wait = RateLimitWait(time.monotonic())
         if not self._held:
@@ -184,9 +184,9 @@ class TokenAccounts:
         if grant.group is not None:
             await self._take_up_groups()
         if grant.id not in self._accounts:
-            recorded = await self._recorder.kept(grant.id)
+            recorded = await self._recorder.recorded_history(grant.id)
             # Two concurrent requests for the same grant must share one account.
-            self._accounts.setdefault(grant.id, Account(grant, self._known(grant) or Tally(recorded)))
+            self._accounts.setdefault(grant.id, Account(grant, self._known_history(grant) or Tally(recorded)))
         account = self._accounts[grant.id]
         self._by_token.pop(_hash(account.grant.token), None)
         account.grant, account.ended = grant, None
@@ -221,7 +221,7 @@ class TokenAccounts:
         members = list(self._groups[grant.group].values()) if grant.group is not None else []
         counted = [account.tally] if _counts_usage(grant.budget) else []
         for tally in counted + (members if _counts_usage(grant.group_budget) else []):
-            await tally.settled()
+            await tally.wait_until_settled()
         # No await from here on: no other request may come between the check of the budgets and the count.
         words = budget_refusal(grant.budget, [account.tally], "trial")
         words = words or budget_refusal(grant.group_budget, members, "job")
@@ -234,10 +234,10 @@ class TokenAccounts:
         """Return the usage of a grant, once it is on disk; raises NotFound."""
         account = self._accounts.get(check_name(grant_id))
         if account is not None:
-            await account.tally.settled()
-            await self._recorder.kept(grant_id)
+            await account.tally.wait_until_settled()
+            await self._recorder.recorded_history(grant_id)
             return account.tally.spent
-        recorded = await self._recorder.kept(grant_id)
+        recorded = await self._recorder.recorded_history(grant_id)
         if recorded is None:
             raise NotFound(f"the gateway knows no grant {grant_id}")
         return recorded.spent
@@ -249,7 +249,7 @@ class TokenAccounts:
             return await self.spent(grant_id)
         self._by_token.pop(_hash(account.grant.token), None)
         await self.end(account, "the token was revoked")
-        await account.tally.settled()
+        await account.tally.wait_until_settled()
         await self._recorder.finish(grant_id)
         return account.tally.spent
 
@@ -280,7 +280,7 @@ class TokenAccounts:
             yield account.grant.token
             yield from (upstream.key for upstream in account.grant.upstreams.values() if upstream.key)
 
-    def _known(self, grant: Grant) -> Tally | None:
+    def _known_history(self, grant: Grant) -> Tally | None:
         return self._groups.get(grant.group or "", {}).get(grant.id)
 
     async def _take_up_groups(self) -> None:

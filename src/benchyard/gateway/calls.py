@@ -49,7 +49,7 @@ class Call:
     request: Any = None
     """The body as the agent sent it."""
     response: Any = None
-    """The whole answer: of a stream, what the same call without streaming would have answered."""
+    """The whole reply; of a stream, the reply that the same call without streaming would have got."""
     first_byte_ms: int | None = None
     usage: TokenUsage | None = None
     """None if the answer does not report its usage."""

@@ -1,4 +1,4 @@
-"""The gateway's process: one per folder, in a session of its own; ends when it is no longer needed."""
+"""The gateway's process: one per folder, in its own session; ends when it is no longer needed."""
 
 import asyncio
 import contextlib

@@ -52,7 +52,7 @@ class PendingWork:
         task.add_done_callback(self._work.discard)
         await asyncio.shield(task)
 
-    async def ended(self) -> None:
+    async def wait_until_ended(self) -> None:
         """Wait a while until all of it has ended; the next host takes up the rest."""
         if self._work:
             await asyncio.wait(self._work, timeout=_PATIENCE_SECONDS)

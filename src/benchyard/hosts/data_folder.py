@@ -47,7 +47,7 @@ def delete_data_folder(data: Path) -> None:
             )
         helpers = leaks.find_processes(data)
         if helpers:
-            told = ", ".join(f"process {each.name} ({each.detail})" for each in helpers)
+            told = ", ".join(f"process {helper.name} ({helper.detail})" for helper in helpers)
             raise Conflict(f"{data} is still in use by {told}; nothing was deleted")
         _as_owner_of_everything(data)
 

@@ -231,7 +231,7 @@ class HostDevbox:
             self._spawn(self._explain(execution, status))
 
     def _reached_out(self) -> bool:
-        """Tell, the first time only, that programs tried to leave a devbox without a network."""
+        """Report, the first time only, that programs tried to leave a devbox without a network."""
         if self.spec.network is not Network.NONE or self._is_reaching_told:
             return False
         try:
@@ -288,7 +288,7 @@ class HostDevbox:
         await self._begin(execution, shell)
 
     async def _begin(self, execution: HostExecution, shell: Shell | None) -> None:
-        """Start a queued command whose caller is gone and cannot receive a start error."""
+        """Start a queued command after its caller has gone and cannot receive a start error."""
         try:
             await self._start(execution, shell)
         except (BenchyardError, OSError) as error:

@@ -53,7 +53,7 @@ class CarriedAnswer:
     refused: list[str]
     """The paths left out, each with its reason."""
     paths: tuple[str, ...] = ()
-    """Paths whose content was carried whole."""
+    """Paths carried with their whole content."""
     home: str | None = None
     """Home of which only the visible content was carried, unless it is at one of the paths."""
 
@@ -86,7 +86,7 @@ async def make_answer_image(
     store: ImageStore, stacks: tuple[Image, Image], paths: tuple[str, ...], image_id: str
 ) -> CarriedAnswer:
     """Make an image of the second one that has the content of the first one at these paths."""
-    source, onto = (store.rootfs(each) for each in stacks)
+    source, onto = (store.rootfs(stack) for stack in stacks)
     return await _with_layer(store, stacks, partial(store.trees.carry, source, onto, paths), image_id)
 
 
@@ -98,7 +98,7 @@ async def make_work_image(
     image_id: str,
 ) -> CarriedAnswer:
     """Make an image of the second one that has the work of the first one in these paths and the home."""
-    source, onto = (store.rootfs(each) for each in stacks)
+    source, onto = (store.rootfs(stack) for stack in stacks)
     carry = partial(store.trees.carry_work, source, onto, paths, home)
     return await _with_layer(store, stacks, carry, image_id)
 
@@ -155,7 +155,7 @@ class DiskChanges:
     truncated: bool
     """Some changes are not listed."""
     exact: bool
-    """False if there was too much to note: entries that were not noted are judged by their time alone."""
+    """False if the mark lacks entries because there were too many: these are judged by their time alone."""
     outside: "DiskChanges | None" = None
     """The changes without those in folders that were only counted, if all together are truncated."""
 
@@ -230,7 +230,7 @@ def _read_changes(report: Path, outside: Path | None = None) -> DiskChanges:
     with report.open() as lines:
         found, changes = report_lines.read(lines)
     return DiskChanges(
-        tuple(DiskChange(*each) for each in changes),
+        tuple(DiskChange(*change) for change in changes),
         found["total"],
         found["truncated"],
         found["exact"],
@@ -279,7 +279,7 @@ class DevboxGrading:
         found = set()
         for devbox_id in self._images.holders():
             with contextlib.suppress(NotFound):
-                found |= {each.source for each in self._devbox(devbox_id).entry.request.mounts}
+                found |= {mount.source for mount in self._devbox(devbox_id).entry.request.mounts}
         return found
 
     async def mark(self, devbox_id: str) -> bool:
@@ -287,7 +287,7 @@ class DevboxGrading:
         async with self._lock(devbox_id):
             return await mark_disk(self._devbox(devbox_id), self._trees)
 
-    async def changed(self, devbox_id: str, aside: Sequence[str] = ()) -> DiskChanges:
+    async def changes_since_mark(self, devbox_id: str, aside: Sequence[str] = ()) -> DiskChanges:
         """Return the differences on the disk since the mark, but for content of the folders `aside`."""
         async with self._lock(devbox_id):
             devbox = self._devbox(devbox_id)
@@ -345,12 +345,12 @@ class DevboxGrading:
             devbox = self._devbox(devbox_id)
             if devbox.is_running:
                 raise Conflict(f"devbox {devbox_id} still runs; its disk can be taken when it is stopped")
-            if await self._taken(devbox, image_id) is None and not devbox.spec.changes.exists():
+            if await self._taken_disk(devbox, image_id) is None and not devbox.spec.changes.exists():
                 raise Conflict(f"devbox {devbox_id} has no disk any more that could be taken")
             async with images.shallow(await self._image(devbox.entry)) as parent:
                 await images.take_layer(parent, devbox.spec.changes, image_id, kind)
 
-    async def _taken(self, devbox: HostDevbox, image_id: str) -> Path | None:
+    async def _taken_disk(self, devbox: HostDevbox, image_id: str) -> Path | None:
         """Return the location of a devbox's disk that became an image; None if it is not there."""
         try:
             image = await self._images.get(image_id)
@@ -358,7 +358,7 @@ class DevboxGrading:
             return None
         return self._images.top(image) if self._images.has_top(image) else None
 
-    async def taken(
+    async def changes_of_taken_disk(
         self,
         devbox_id: str,
         image_id: str,
@@ -369,11 +369,11 @@ class DevboxGrading:
         """Return the differences since the mark on a disk taken by `take`, but for the folders `aside`.
 
         If there are more differences than can be listed, those in new folders of the `counted` ones are only
-        counted, and those outside of all `counted` folders are told apart.
+        counted, and changes outside of all `counted` folders are listed separately.
         """
         async with self._lock(devbox_id):
             devbox = self._devbox(devbox_id)
-            disk = await self._taken(devbox, image_id)
+            disk = await self._taken_disk(devbox, image_id)
             if disk is None:
                 raise Conflict(f"the disk of devbox {devbox_id} was not taken as image {image_id}")
             require_mark(devbox, disk)

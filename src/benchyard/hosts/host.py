@@ -211,7 +211,7 @@ class Host:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._unfinished.ended()
+        await self._unfinished.wait_until_ended()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -34,7 +34,7 @@ class Leak:
     """A thing that no living devbox explains."""
 
     kind: str
-    """One of `KINDS`."""
+    """A value of `KINDS`."""
     name: str
     detail: str
 
@@ -84,7 +84,7 @@ class _Scene:
 
     def processes(self) -> Iterator[Leak]:
         """Yield processes of ours that belong to no living devbox, and the namespaces they keep."""
-        explained = self._explained()
+        explained = self._explained_processes()
         kept: dict[str, int] = {}
         for pid in self._parents:
             reason = None if pid in explained else self._reason(pid)
@@ -98,7 +98,7 @@ class _Scene:
         for name, pid in kept.items():
             yield Leak("namespace", name, f"kept by process {pid}")
 
-    def _explained(self) -> set[int]:
+    def _explained_processes(self) -> set[int]:
         roots = {os.getpid(), *(held.pid for held in self._living.values())}
         if self._server is not None:
             roots.add(self._server)

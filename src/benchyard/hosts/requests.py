@@ -18,7 +18,7 @@ class StartRequest:
     user: str = "user"
     """The user who runs commands unless a request names another."""
     uid: int | None = None
-    """When given, that user is made inside the devbox if it is missing."""
+    """Number of the user, who is made inside the devbox if missing."""
     env: Mapping[str, str] = field(default_factory=dict)
     network_of: str | None = None
     """A devbox whose network this one shares: it has to run first."""

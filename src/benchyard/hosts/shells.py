@@ -156,7 +156,7 @@ class Shell:
             for name, value in env.items()
             if _VARIABLE.fullmatch(name)
         )
-        files = [(_in_memory(self.kept(), opened), "r"), (folder / "state", "w")]
+        files = [(_in_memory(self.stored_state(), opened), "r"), (folder / "state", "w")]
         body = f"eval {shlex.quote(command)}"
         if len(body.encode()) + len(given.encode()) > MAX_ARGUMENT_BYTES:
             if program != BASH:
@@ -172,7 +172,7 @@ class Shell:
         self.state.parent.mkdir(mode=0o700, exist_ok=True)
         _write_sealed(self.state, state, self.vault)
 
-    def kept(self) -> bytes:
+    def stored_state(self) -> bytes:
         """Return the state left by the last command; raise StoreError if it was sealed with another key."""
         try:
             found = self.state.read_bytes()

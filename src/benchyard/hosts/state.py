@@ -109,7 +109,7 @@ class HostState:
         env = self._vault.seal_variables(entry.request.env if entry.should_run else {})
         # Not `asdict`, which copies everything below too.
         request = {**vars(entry.request), "limits": vars(entry.request.limits), "env": env}
-        request["mounts"] = [vars(each) for each in entry.request.mounts]
+        request["mounts"] = [vars(mount) for mount in entry.request.mounts]
         noted = _ENCODER.encode({**vars(entry), "request": request}).encode()
         try:
             _write_atomically(f"{folder}/request.json", noted)
@@ -118,7 +118,7 @@ class HostState:
             _write_atomically(f"{folder}/request.json", noted)
 
     def read(self, devbox_id: str) -> DevboxEntry | None:
-        """Return the note about a devbox; None if there is none."""
+        """Return the entry of a devbox; None if there is none."""
         try:
             found = json.loads((self.folder(devbox_id) / "request.json").read_bytes())
         except FileNotFoundError:
@@ -157,13 +157,13 @@ class HostState:
         return sorted(folder.name for folder in self._folder.glob(f"{check_name(prefix)}*"))
 
     def ended_before(self, seconds: float) -> set[str]:
-        """Return the devboxes without a disk that were last noted before that time."""
+        """Return the devboxes without a disk that were last recorded before that time."""
         notes = ((folder.name, folder / "request.json") for folder in self._folder.iterdir())
         old = {name for name, note in notes if note.exists() and note.stat().st_mtime < seconds}
         return old - self.with_disk()
 
     def ended_in_order(self) -> list[str]:
-        """Return the devboxes without a disk, the ones noted longest ago first."""
+        """Return the devboxes without a disk, the ones recorded longest ago first."""
         ended = self.ended_before(float("inf"))
         notes = {name: self._folder / name / "request.json" for name in ended}
         return sorted(ended, key=lambda name: notes[name].stat().st_mtime)

@@ -1,4 +1,4 @@
-"""Creation of the user who runs commands in a devbox whose image lacks it, without `useradd` there."""
+"""Creation of the user who runs commands, where an image lacks it, without `useradd` in the devbox."""
 
 import asyncio
 import os

@@ -96,7 +96,7 @@ class Collector:
 
     async def _candidates(self) -> list[Image | None]:
         """Return the removable images, oldest use first; None is the builder's cache."""
-        named = await self._kept()
+        named = await self._kept_images()
         images = [
             image for image in await self._store.list() if image.kind == "image" and image.id not in named
         ]
@@ -104,7 +104,7 @@ class Collector:
         aged.append((self._builder.last_used(), None))
         return [each for _, each in sorted(aged, key=lambda pair: pair[0])]
 
-    async def _kept(self) -> set[str]:
+    async def _kept_images(self) -> set[str]:
         named = self.pins.all()
         for holder in self._store.holders():
             if held := await self._store.held(holder):
@@ -116,7 +116,7 @@ class Collector:
 
     async def _remove(self, image: Image) -> bool:
         # A devbox may have started from it since the images were listed.
-        if image.id in await self._kept():
+        if image.id in await self._kept_images():
             return False
         try:
             await self._store.remove(image.id)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchyard.errors import ImageError, UsageError
-from benchyard.images.store import Image, ImageStore, Label
+from benchyard.images.store import Image, ImageIdentity, ImageStore
 
 PACKAGES = ("ca-certificates", "curl", "git", "procps", "sudo", "xz-utils")
 """Packages that a devbox needs beyond the smallest Debian."""
@@ -25,7 +25,7 @@ _LONGEST_LINE = 64 * 1024
 async def make_debian(
     store: ImageStore,
     suite: str = "bookworm",
-    name: str | Label = "debian",
+    name: str | ImageIdentity = "debian",
     *,
     mirror: str | None = None,
     progress: Callable[[str], None] | None = None,

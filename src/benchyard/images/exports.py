@@ -50,7 +50,7 @@ class ImagePacker:
         return digest
 
     def name(self, digest: str, size: int = 0) -> None:
-        """Name one more layer, whose content the reader already has."""
+        """Name one more layer, which the reader already has."""
         self._layers.append({"mediaType": _LAYER, "digest": f"sha256:{digest}", "size": size})
 
     def files(self, image: Image, title: ImageTitle) -> dict[str, Path | bytes]:
@@ -63,7 +63,7 @@ class ImagePacker:
                 "mediaType": _MANIFEST,
                 "config": {"mediaType": _CONFIG, **config},
                 "layers": self._layers,
-                "annotations": {"org.opencontainers.image.created": _created(image), **title.notes},
+                "annotations": {"org.opencontainers.image.created": _creation_time(image), **title.notes},
             }
         )
         described = {
@@ -101,9 +101,9 @@ def _config(image: Image, digests: list[str], labels: Mapping[str, str]) -> dict
         "Cmd": list(image.command),
         "Labels": dict(labels),
     }
-    history = {"created": _created(image), "created_by": "benchyard"}
+    history = {"created": _creation_time(image), "created_by": "benchyard"}
     return {
-        "created": _created(image),
+        "created": _creation_time(image),
         "architecture": architecture(),
         "os": "linux",
         "config": {name: value for name, value in run.items() if value},
@@ -113,7 +113,7 @@ def _config(image: Image, digests: list[str], labels: Mapping[str, str]) -> dict
     }
 
 
-def _created(image: Image) -> str:
+def _creation_time(image: Image) -> str:
     moment = datetime.fromtimestamp(image.create_time_ms / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

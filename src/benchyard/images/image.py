@@ -55,7 +55,7 @@ def _new_id() -> str:
 
 
 @dataclass(frozen=True)
-class Label:
+class ImageIdentity:
     """The name and origin that an image will be recorded with once it is made."""
 
     name: str

@@ -102,7 +102,7 @@ class ImageImporter:
         return await self._layers.add_tar(layer.path, layer.digest, self._pins)
 
     async def _add_user_layer(self, names: tuple[str, ...], resolv_conf: bytes) -> tuple[str, ...]:
-        """Return a layer of what a devbox's root needs beyond the image; empty if it needs nothing."""
+        """Return a layer of the files that a devbox's root needs beyond the image; empty if it needs none."""
         view = MergedView([self._layers.path(name) for name in names])
         async with self._layers.scratch() as scratch:
             tar = scratch / "user.tar"

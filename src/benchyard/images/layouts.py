@@ -25,7 +25,7 @@ _ROOT_SIGNS = ("bin", "etc", "lib", "sbin", "usr")
 
 @dataclass(frozen=True)
 class LayerFile:
-    """The tar of a layer, whose content has this sha256."""
+    """The tar of a layer, with the sha256 of its content."""
 
     path: Path
     digest: str
@@ -190,7 +190,7 @@ def image_config(config: dict[str, Any]) -> ImageConfig:
 
 
 def _blob(folder: Path, digest: Any) -> Path:
-    """Return a blob whose content matches its digest."""
+    """Return a blob after a check of its content against its digest."""
     match = _DIGEST.fullmatch(str(digest))
     if not match:
         raise ImageError(f"the archive uses the digest {str(digest)[:100]!r}; only sha256 is understood")

@@ -34,7 +34,7 @@ _UBUNTU = {
     **dict.fromkeys(("24.04", "noble", "latest"), "bookworm"),
     **dict.fromkeys(("25.04", "plucky", "25.10", "questing", "26.04"), "trixie"),
 }
-"""Release of Ubuntu -> the Debian whose packages are closest to it in age."""
+"""Release of Ubuntu -> the Debian with packages closest to it in age."""
 _NEWEST = "trixie"
 _LIBRARY = "docker.io/library/"
 _PYTHON_TAG = re.compile(r"(3\.\d{1,2})(?:\.\d{1,3})?(-slim)?(?:-([a-z]+))?")
@@ -51,7 +51,7 @@ class StandInPlan:
     python: str | None = None
     """The separate version in /usr/local; None if there is none."""
     is_slim: bool = True
-    """Whether it lacks compilers and similar packages."""
+    """True if it lacks compilers and similar packages."""
 
 
 def stand_in_plan(reference: str) -> StandInPlan:

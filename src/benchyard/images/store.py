@@ -25,7 +25,7 @@ from benchyard.images.host_image import (
 from benchyard.images.image import (
     MOST_LAYERS,
     Image,
-    Label,
+    ImageIdentity,
     check_depth,
     check_id,
     check_name,
@@ -38,7 +38,7 @@ from benchyard.images.imports import ImageImporter, ImportedImage, LayerSource, 
 from benchyard.images.layers import Layers
 from benchyard.images.layouts import file_digest
 
-__all__ = ["HOST_IMAGE", "Image", "ImageStore", "Label"]
+__all__ = ["HOST_IMAGE", "Image", "ImageIdentity", "ImageStore"]
 
 HOST_IMAGE = "host"
 """The default image: a view of this machine's own system."""
@@ -126,20 +126,20 @@ class ImageStore:
             raise ImageError(f"layers of {image.name!r} are missing from {self._folder}", layers=missing)
         return Rootfs(layers, image.host_dirs)
 
-    async def import_archive(self, source: Path | LayerSource, name: str | Label) -> Image:
+    async def import_archive(self, source: Path | LayerSource, name: str | ImageIdentity) -> Image:
         """Import a root filesystem folder or tarball, an OCI or docker archive, or an engine's image."""
-        label = Label(name) if isinstance(name, str) else name
-        self.check_name(label.name)
+        identity = ImageIdentity(name) if isinstance(name, str) else name
+        self.check_name(identity.name)
         async with self._keeping() as pins:
             layers = await self._brought_in(source, pins)
             image = Image(
-                label.id,
-                label.name,
+                identity.id,
+                identity.name,
                 layers.layers,
-                request_hash=label.request_hash,
-                stands_for=label.stands_for,
+                request_hash=identity.request_hash,
+                stands_for=identity.stands_for,
             )
-            return await self._register(_configured(image, layers))
+            return await self._register(_image_with_config(image, layers))
 
     def check_name(self, name: str) -> None:
         """Raise UsageError or Conflict if an image cannot have this name."""
@@ -153,7 +153,7 @@ class ImageStore:
         async with self._keeping() as pins:
             layers = await self._brought_in(source, pins)
             image = Image(image_id, image_id, layers.layers, kind="snapshot")
-            return await self._register(_configured(image, layers)), layers.notes
+            return await self._register(_image_with_config(image, layers)), layers.notes
 
     async def _brought_in(self, source: Path | LayerSource, pins: set[str]) -> ImportedImage:
         if isinstance(source, Path):
@@ -188,9 +188,9 @@ class ImageStore:
         The snapshots that name the layers keep them. The merged layer is kept until the block ends.
         """
         async with self._keeping() as pins:
-            yield await self._merged(image, pins) if _is_deep(image) else image
+            yield await self._merge(image, pins) if _is_deep(image) else image
 
-    async def _merged(self, image: Image, pins: set[str]) -> Image:
+    async def _merge(self, image: Image, pins: set[str]) -> Image:
         pins.update(image.layers)
         try:
             layer = await self._layers.add_merged(self.rootfs(image), image.own_layers, pins)
@@ -449,7 +449,7 @@ class ImageStore:
             self._loose = {name for name in self._loose if self._layers.path(name).exists()}
 
 
-def _configured(image: Image, imported: ImportedImage) -> Image:
+def _image_with_config(image: Image, imported: ImportedImage) -> Image:
     config = {
         field.name: getattr(imported.config, field.name) for field in dataclasses.fields(imported.config)
     }

@@ -65,7 +65,7 @@ _ROOT_GROUP = b"root:x:0:\n"
 
 
 def write_user_layer(view: MergedView, target: Path, resolv_conf: bytes) -> bool:
-    """Write the tar of what a devbox's root needs beyond `view`; return False if it needs nothing."""
+    """Write the tar of the files that a devbox's root needs beyond `view`; return False if it needs none."""
     with LayerTar(target) as tar:
         layer = _Layer(view, tar)
         layer.add_mount_points()

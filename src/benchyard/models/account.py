@@ -8,7 +8,7 @@ from benchyard.models.base import MAX_INT, Columns, Model, Record, ShortText, Wi
 
 
 class BillingView(Model):
-    """The billing status of the account; this server bills nobody."""
+    """The billing status of the account; this server sends no bills."""
 
     account_billing_type: Literal["UNRECOGNIZED"] = "UNRECOGNIZED"
 

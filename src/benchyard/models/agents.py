@@ -12,7 +12,7 @@ CommandText = Annotated[
 ]
 """A command line for a shell: not empty, and no longer than an argument can be."""
 AgentName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/@-]{0,199}$")]
-"""One word; on a command line `@` and `:` follow it, so a colon is never part of it."""
+"""A single word without a colon: on a command line `@` and `:` follow it."""
 AgentVersion = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+/-]{0,199}$")]
 NpmName = Annotated[
     str, StringConstraints(pattern=r"^(@[A-Za-z0-9._~-]{1,100}/)?[A-Za-z0-9._~][A-Za-z0-9._~-]{0,212}$")
@@ -185,7 +185,7 @@ class AgentInstallView(Model):
     source: SourceType | None = None
     """The kind of source it is installed from; None if it is a part of the server."""
     was_installed: bool
-    """Whether it was installed before this request."""
+    """True if it was installed before this request."""
     duration_ms: int = 0
     """Duration of the install."""
 

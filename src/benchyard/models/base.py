@@ -44,7 +44,7 @@ UNSHOWN = frozenset({"reference_output"})
 
 
 class Brief(str):
-    """A text whose `repr` is the text itself."""
+    """A text with itself as its `repr`."""
 
     __slots__ = ()
 
@@ -128,7 +128,7 @@ class Record(Model):
     id: str
     create_time_ms: int
     request_hash: str | None = None
-    """The hash of the request that created it: tells a repeated request from another that reuses its id."""
+    """The hash of the request that created it: a repeated request has the same one, a reused id another."""
 
     def columns(self) -> Columns:
         """Return the values that the store indexes."""

@@ -11,7 +11,7 @@ VerdictWord = Literal["pass", "fail", "inconclusive"]
 
 
 class EstimateView(Model):
-    """A mean with its 95 % confidence interval, and what they were made of."""
+    """A mean with its 95 % confidence interval, and the numbers that they were made of."""
 
     mean: float
     low: float | None = None
@@ -83,7 +83,7 @@ class FlipCounts(Model):
     neither: int
     """Passed by none with any attempt."""
     expected: float | None = None
-    """Number at which equal agents would differ by chance; None with one attempt each, which cannot tell."""
+    """Number at which equal agents would differ by chance; None with one attempt each."""
 
 
 class ComparedScenario(Model):
@@ -138,7 +138,7 @@ class ComparisonView(Model):
     a: ComparedAgent
     b: ComparedAgent
     is_same: bool = False
-    """Whether both sides are the same agent of the same job."""
+    """True if both sides are the same agent of the same job."""
     n_shared: int
     """Scenarios that both sides have scored."""
     only_a: int
@@ -163,10 +163,10 @@ class ComparisonView(Model):
     working_ms: DifferenceView | None = None
     power: Power | None = None
     running: RunningEvidence | None = None
-    """What can be said before the end; None once both jobs have ended."""
+    """Evidence before the end; None once both jobs have ended."""
     setup: list[SetupDifference] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
-    """What to know before this is believed, one line each."""
+    """Caveats of the comparison, one line each."""
     scenarios: list[ComparedScenario] = Field(default_factory=list)
     """Scenarios with different scores, the surest differences first."""
 

@@ -28,7 +28,7 @@ _LONGEST = 100
 _WILD = "*?[]^$"
 
 Matches = Callable[[str, str], bool]
-"""Tells whether a regular expression matches somewhere in a text."""
+"""Test whether a regular expression matches somewhere in a text."""
 
 
 class Selectable(Protocol):
@@ -116,7 +116,7 @@ def choose(
     exclude: Collection[str] = (),
     matches: Matches = lambda pattern, text: re.search(pattern, text) is not None,
 ) -> list[L]:
-    """Return the items for which each group has a condition that holds, and whose names match the globs."""
+    """Return the items for which each group has a condition that holds, with names that match the globs."""
     return [
         item
         for item in items

@@ -133,11 +133,11 @@ class DevboxPurpose(Model):
     working_directory: str | None = None
     """Created before the devbox runs, if it does not exist."""
     home: str | None = None
-    """The user's home, noted when the devbox began to run: later the devbox cannot be trusted on this."""
+    """The user's home, stored when the devbox began to run: later the devbox cannot be trusted on this."""
     isolation: Isolation = "clean"
     """The isolation in which its work will be scored."""
     keeps_start: bool = False
-    """Whether its disk at the start is kept."""
+    """True if its disk at the start is kept."""
     shown: dict[str, str] = Field(default_factory=dict)
     """Path inside -> folder of the host that is mounted there, read-only."""
     agent_network_policy: str | None = None
@@ -149,9 +149,9 @@ class DevboxPurpose(Model):
     first_step: StepSetup | None = None
     """The setup of its scenario's first step."""
     refuses_tracing: bool = False
-    """Whether its processes are forbidden to trace each other while it is scored."""
+    """True if its processes are forbidden to trace each other while it is scored."""
     is_marked_later: bool = False
-    """Whether the state of its disk is marked only once a trial's agent is set up in it."""
+    """True if the state of its disk is marked only once a trial's agent is set up in it."""
 
 
 class MountedAgent(Model):
@@ -160,7 +160,7 @@ class MountedAgent(Model):
     agent_id: str
     name: str
     is_package: bool
-    """Whether its commands are put into PATH."""
+    """True if its commands are put into PATH."""
     path: str | None = None
     auth_token: str | None = Field(default=None, repr=False)
     """Sealed; removed once the agent is installed."""

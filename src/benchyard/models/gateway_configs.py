@@ -136,7 +136,7 @@ class GatewayConfig(Record):
     custom_headers: list[CustomHeader] = Field(default_factory=list)
     description: str | None = None
     is_public: bool = False
-    """Whether it comes with the server."""
+    """True if it comes with the server."""
 
     def columns(self) -> Columns:
         """Index by name and owner."""

@@ -31,7 +31,7 @@ class PlannedAgent(Model):
     version: str | None = None
     model_name: str | None = None
     timeout_seconds: float | None = None
-    """Its time for a scenario, multiplier included; a scenario's own limit may be shorter."""
+    """Time of the agent for a scenario, multiplier included; a scenario's own limit may be shorter."""
     source: SourceType | None = None
     """The kind of source it is installed from; None if it is a part of the server."""
     is_installed: bool = True

@@ -173,7 +173,7 @@ class Selection(Model):
     seed: WireInt | None = None
     limit: Annotated[WireInt, Field(ge=1)] | None = None
 
-    def wanted(self) -> list[list[Condition]]:
+    def condition_groups(self) -> list[list[Condition]]:
         """Return groups of conditions; of each group, one must hold. Raises UsageError for invalid ones."""
         plain = [[Condition(key, "=", value)] for key, value in (self.filters or {}).items()]
         return [*plain, *condition_groups(self.where or [])]
@@ -241,7 +241,7 @@ class JobRescoreRequest(Model):
 
     trial_ids: list[str] | None = Field(default=None, max_length=MOST_TRIALS)
     times: Annotated[WireInt, Field(ge=1, le=MOST_SCORINGS)] = 1
-    """Number of scorings of each: several tell the noise of the scorers, and the last one counts."""
+    """Number of scorings of each: several show the noise of the scorers, and the last one counts."""
 
 
 class JobSource(Model):
@@ -310,7 +310,7 @@ class JobRescoring(Model):
     times: int = 1
     """Number of scorings of each."""
     pruned: list[str] = Field(default_factory=list)
-    """Trials whose final state is no longer stored."""
+    """Trials with a final state that is no longer stored."""
 
 
 class Job(Record):
@@ -338,10 +338,10 @@ class Job(Record):
     preparations: list[Preparation] = Field(default_factory=list)
     pauses: list[Pause] = Field(default_factory=list)
     is_pinned: bool = False
-    """Whether it is kept regardless of the age of its results."""
+    """True if it is kept regardless of the age of its results."""
     tags: list[str] = Field(default_factory=list)
     note: str | None = None
-    """What people noted about it."""
+    """Note of a person about the job."""
     requests: list[str] = Field(default_factory=list)
     """Ids of the last requests that cancelled, resumed, retried or rescored it."""
 
@@ -361,8 +361,8 @@ class Job(Record):
             for preparation in self.preparations
         ]
 
-    def asked(self, request_id: str | None) -> "Job":
-        """Return a copy that has noted one more request."""
+    def with_request(self, request_id: str | None) -> "Job":
+        """Return a copy with one more request in it."""
         known = [*self.requests, request_id][-MOST_REQUESTS:] if request_id else self.requests
         return self.model_copy(update={"requests": known})
 
@@ -476,7 +476,7 @@ class BenchmarkOutcome(Model):
     attempts: AttemptCounts = Field(default_factory=AttemptCounts)
     """All attempts that count, by result."""
     n_suspect: int = 0
-    """Trials whose score may not be earned; `suspicions` of the scenarios say why."""
+    """Trials with a score that may not be earned; `suspicions` of the scenarios say why."""
     suspect: SuspectRule = "keep"
     """Treatment of those trials in the means and pass@k: with `zero` they count 0."""
     pass_at_k: dict[str, float] = Field(default_factory=dict)
@@ -531,13 +531,13 @@ class BenchmarkJobView(Model):
     preparations: list[Preparation] = Field(default_factory=list)
     """The agents that had to be installed for it."""
     times: JobTimes | None = None
-    """Its time by activity; None from servers that do not report it."""
+    """Time by activity; None from servers that do not report it."""
     resume_time_ms: int | None = None
     """Time at which it was last resumed or retried."""
     pinned: bool = False
+    """True if it is kept regardless of the age of its results."""
     tags: list[str] = Field(default_factory=list)
     note: str | None = None
-    """Whether it is kept regardless of the age of its results."""
 
 
 class BenchmarkJobListView(Model):

@@ -20,7 +20,7 @@ _Word = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=
 
 
 class RunGatewayRequest(Model):
-    """The body of a call that opens the access: a model, whose name may imply the provider, or a provider."""
+    """The body of a call that opens the access: a model, which may imply its provider, or a provider."""
 
     model: _Word | None = None
     provider: _Word | None = None
@@ -29,7 +29,7 @@ class RunGatewayRequest(Model):
     budget: Budget | None = None
     """The budget of the whole run; None leaves the present budget."""
     logprobs: WireBool = False
-    """Whether logprobs and token ids are requested and stored."""
+    """True if logprobs and token ids are requested and stored."""
 
 
 class RunRoute(Model):

@@ -71,7 +71,7 @@ class Egress(Model):
     allowed_cidrs: list[AllowedCidr] = Field(default_factory=list)
     allowed_hostnames: list[str] = Field(default_factory=list)
 
-    def changed(self, change: NetworkPolicyChange) -> "Egress":
+    def with_change(self, change: NetworkPolicyChange) -> "Egress":
         """Return a copy with the fields of a change; allowing all destinations allows devboxes too."""
         fields = {name: getattr(change, name) for name in Egress.model_fields}
         new = self.model_copy(update={name: value for name, value in fields.items() if value is not None})

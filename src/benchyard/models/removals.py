@@ -25,9 +25,9 @@ class Removal(Record):
     benchmark_run_ids: list[str] = Field(default_factory=list)
     runs: list[RemovedRun] = Field(default_factory=list)
     grant_ids: list[str] = Field(default_factory=list)
-    """Grants whose calls the gateway may have stored."""
+    """Grants with calls that the gateway may have stored."""
     scenario_ids: list[str] = Field(default_factory=list)
-    """Scenarios whose old revisions may have become unused."""
+    """Scenarios with old revisions that may have become unused."""
 
     def columns(self) -> Columns:
         """Index by the removed job or run."""
@@ -52,7 +52,7 @@ class BenchmarkDeleteRequest(Model):
     """Options for deleting a benchmark."""
 
     with_scenarios: WireBool = False
-    """Whether its scenarios are deleted too, except those that other benchmarks use."""
+    """True if its scenarios are deleted too, except those that other benchmarks use."""
 
 
 class DeletedView(Model):

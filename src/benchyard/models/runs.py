@@ -23,9 +23,9 @@ class ChangedFile(Model):
     mode: int | None = None
     size: int | None = None
     opened: bool = False
-    """Whether scorers opened or ran it or, if it is a link, its target."""
+    """True if scorers opened or ran it or, if it is a link, its target."""
     lost: bool = False
-    """Whether programs could use it at the start and cannot any more: deleted, closed, or replaced."""
+    """True if programs could use it at the start and cannot any more: deleted, closed, or replaced."""
 
 
 class LeftProcess(Model):
@@ -159,14 +159,14 @@ class RunWaitRequest(Model):
     states: list[RunState] = Field(min_length=1, max_length=100)
     timeout_seconds: WireFloat | None = Field(default=None, ge=0)
     settled: WireBool = False
-    """Whether to wait also until no rescoring from its final state is under way."""
+    """Wait also until no rescoring from its final state is under way."""
 
 
 class RunRescoreRequest(Model):
     """The body of a call to score a run again from its final state."""
 
     newest: WireBool = True
-    """Whether to score by the newest revision of the scenario; otherwise by that of the run's beginning."""
+    """Score by the newest revision of the scenario; otherwise by that of the run's beginning."""
 
 
 class BenchmarkRunRequest(Model):
@@ -290,7 +290,7 @@ class FinalState(Model):
     start_image_id: str | None = None
     """For `answer` and `system`: the image of the devbox at the start of the run."""
     home: str | None = None
-    """Home of the user who did the work; None if it is the working directory, or was not noted."""
+    """Home of the user who did the work; None if it is the working directory, or was not recorded."""
     size_bytes: int
     """Size of the changes; content shared with other images does not count."""
     create_time_ms: int
@@ -363,7 +363,7 @@ class ScenarioRun(Record):
     scorer_multiplier: float = 1.0
     """The factor for the time of its scorers; a trial's run has the job's."""
     is_reference: bool = False
-    """Whether it only tests how scorers end with the reference; a restarted server does not continue it."""
+    """True if it only tests how scorers end with the reference; a restarted server does not continue it."""
 
     def columns(self) -> Columns:
         """Index by name, state, and benchmark run."""
@@ -488,7 +488,7 @@ class BenchmarkRun(Record):
     n_suspect: int = 0
     """Its scenario runs whose score may not be earned."""
     is_closing: bool = False
-    """Whether it has ended while its scenario runs are still being ended."""
+    """True if it has ended while its scenario runs are still being ended."""
 
     def columns(self) -> Columns:
         """Index by name, state, and benchmark."""

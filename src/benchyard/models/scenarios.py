@@ -43,7 +43,7 @@ class NextRound(Model):
     problem_statement: str
     """The task of the round: for a further try, the scorers' messages about the last one."""
     is_prepared: bool = True
-    """Whether its devbox is ready for it."""
+    """True if its devbox is ready for it."""
     failure: str | None = None
     """Reason why it could not be prepared; the round is then not worked on."""
     failure_cause: SetupCause | None = None
@@ -169,16 +169,16 @@ class ValidatedIsolation(Model):
 
 @dataclass(frozen=True)
 class FieldNote:
-    """Facts about an optional field of a scenario that its type does not tell."""
+    """Facts about an optional field of a scenario that its type does not express."""
 
     default: Any = None
     """The value that leaving it out means, which is also sent to clear it."""
     is_original: bool = False
-    """Whether the original's wire has it; the others, called rules, may also be given as metadata."""
+    """True if the original's wire has it; the others, called rules, may also be given as metadata."""
     metadata_key: str | None = None
     """The key of a rule in metadata; by default, its name after `benchyard.`."""
     is_graded: bool = True
-    """Whether it affects how the reference is graded."""
+    """True if it affects how the reference is graded."""
     folder: str | None = None
     """For a field that `scenario.yaml` has in another form, or not at all: which form, or why not."""
     harbor: str | None = None
@@ -188,7 +188,7 @@ class FieldNote:
 class TaskOptions(Model):
     """Optional fields in the same form on the wire, in `scenario.yaml` and in `[metadata.benchyard]`.
 
-    The class that a field is declared in says where it is found, and its note what else there is to know.
+    The class that a field is declared in says where it is found; its note has the other facts.
     """
 
     validated_isolation: Annotated[ValidatedIsolation | None, FieldNote(is_graded=False)] = None
@@ -208,7 +208,7 @@ class TaskOptions(Model):
     scoring_secrets: Annotated[dict[str, str] | None, FieldNote(default={})] = None
     """Environment variable -> name of a secret for scorers."""
     scoring_tracing: Annotated[WireBool | None, FieldNote(default=False)] = None
-    """Whether processes of a room may trace each other, as debuggers and leak checkers do; by default not."""
+    """True if processes of a room may trace each other, as debuggers and leak checkers do; by default not."""
     required_secret_names: Annotated[list[EnvName] | None, FieldNote(default=[], is_original=True)] = None
     """Names of secrets that a run needs for its devbox."""
     scorer_timeout_sec: Annotated[
@@ -247,7 +247,7 @@ class FolderOptions(TaskOptions):
         ValidationType | None,
         FieldNote(default="UNSPECIFIED", is_original=True, harbor="`solution/`, which is made as it says"),
     ] = None
-    """What the reference output is: with `REVERSE` a diff that takes the solution away, with `EVALUATION` the
+    """Form of the reference output: with `REVERSE` a diff that takes the solution away, with `EVALUATION` the
     expected text."""
     required_environment_variables: Annotated[
         list[EnvName] | None,
@@ -426,7 +426,7 @@ class Scenario(Record, ScenarioOptions):
 
     @property
     def graded_digest(self) -> str:
-        """Return a digest that differs between scenarios whose reference may behave or score differently."""
+        """Return a digest that differs if the references of scenarios may behave or score differently."""
         graded = self.model_dump(mode="json", exclude=_NOT_GRADED, exclude_none=True)
         # Reports are kept under it: neither the order of fields nor new ones that are not set may change it.
         return hashlib.sha256(json.dumps(graded, sort_keys=True).encode()).hexdigest()
@@ -533,14 +533,14 @@ class CustomScorerListView(Model):
     total_count: int | None = None
 
 
-class ScorerTrialRequest(Model):
+class ScorerValidationRequest(Model):
     """A custom scorer to try in a new devbox."""
 
     scoring_context: Any
     environment_parameters: ScenarioEnvironment | None = None
 
 
-class ScorerTrialResult(Model):
+class ScorerValidationResult(Model):
     """The result of trying a custom scorer."""
 
     scoring_function_name: str
@@ -549,10 +549,10 @@ class ScorerTrialResult(Model):
     output: str
 
 
-class ScorerTrialView(Model):
+class ScorerValidationView(Model):
     """A trial of a custom scorer."""
 
     name: str
     scoring_context: Any
-    scoring_result: ScorerTrialResult
+    scoring_result: ScorerValidationResult
     environment_parameters: ScenarioEnvironment | None = None

@@ -73,7 +73,7 @@ class Stage(Model):
 
 
 class TrialRound(Model):
-    """A round of a trial whose scenario has several."""
+    """A round of a trial at a scenario with several."""
 
     number: int
     name: str | None = None
@@ -118,7 +118,7 @@ class Trial(Record):
     """Number of earlier trials in this place that did not count."""
     state: TrialState = TrialState.QUEUED
     is_superseded: bool = False
-    """Whether another trial took its place, so that it no longer counts."""
+    """True if another trial took its place, so that it no longer counts."""
     n_lost: int = 0
     """Number of consecutive trials before it in this place that the infrastructure failed."""
     scenario_run_id: str | None = None
@@ -145,9 +145,9 @@ class Trial(Record):
     usage: dict[str, float] = Field(default_factory=dict)
     """Tokens and cost, if known."""
     scored_revision: int | None = None
-    """Revision of the scenario whose scorers gave the score."""
+    """Revision of the scenario with the scorers that gave the score."""
     answer_failure: str | None = None
-    """How its answer made a scorer fail, which counts 0 for that scorer."""
+    """Failure of a scorer that the answer caused, which counts 0 for that scorer."""
     scorer_note: str | None = None
     """Message of the first scorer that did not give 1; None if all did."""
     earlier_scores: list[ScoreRecord] = Field(default_factory=list)
@@ -178,7 +178,11 @@ class Trial(Record):
 
     def scores_of_revision(self) -> list[float]:
         """Return its scores by the scorers that gave the last one, in order."""
-        own = [each for each in self.earlier_scores if each.scenario_revision == self.scored_revision]
+        own = [
+            earlier_score
+            for earlier_score in self.earlier_scores
+            if earlier_score.scenario_revision == self.scored_revision
+        ]
         return [each for each in (*(record.score for record in own), self.score) if each is not None]
 
     @property
@@ -235,7 +239,7 @@ class Trial(Record):
         return self.model_copy(update={"state": TrialState.CANCELED, "failure": reason, "end_time_ms": end})
 
     def view(self, annotation: TrialAnnotation | None = None) -> "TrialView":
-        """Return the trial as the wire shows it, with what people noted."""
+        """Return the trial as the wire shows it, with tags, note and labels."""
         view = TrialView.model_validate(self, from_attributes=True)
         if annotation is None:
             return view
@@ -282,7 +286,7 @@ class TrialView(Model):
     usage: dict[str, float]
     scored_revision: int | None = None
     answer_failure: str | None = None
-    """How its answer made a scorer fail, which counts 0 for that scorer."""
+    """Failure of a scorer that the answer caused, which counts 0 for that scorer."""
     scorer_note: str | None = None
     """Message of the first scorer that did not give 1; None if all did."""
     earlier_scores: list[ScoreRecord] = Field(default_factory=list)
@@ -292,7 +296,7 @@ class TrialView(Model):
     preparing_ms: int = 0
     """Time it waited for images to be built, at its beginning."""
     agent_label: str | None = None
-    """Its agent for people: `agent@version:model`."""
+    """Name of the agent for people: `agent@version:model`."""
     benchmark_id: str | None = None
     tags: list[str] = Field(default_factory=list)
     note: str | None = None

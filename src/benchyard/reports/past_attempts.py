@@ -40,10 +40,10 @@ class PastAttempt:
     scenario_id: str
     scenario_name: str
     score: float | None
-    """What counts; None where it is left out."""
+    """The score that counts; None where it is left out."""
     cost: float | None
     has_cost: bool
-    """Whether its cost is known, or it asked no model."""
+    """True if its cost is known, or if it had no model calls."""
     working_ms: float | None
     revision: int | None
     end_time_ms: int

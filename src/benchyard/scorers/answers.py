@@ -30,7 +30,7 @@ class Grader(Protocol):
         """Return the rewards by name; `MAIN` is one of them. Called in a worker only."""
 
     def check(self, expected: Mapping[str, Any]) -> None:
-        """Raise ValueError unless `expected` has what `grade` needs."""
+        """Raise ValueError unless `expected` has the fields that `grade` needs."""
 
 
 class AnswerConfig(Model):
@@ -70,7 +70,7 @@ class GradedAnswer(Scorer[AnswerConfig]):
             # The agent left no plain file there, or a file that is too large: a wrong answer.
             content, said = b"", error.message
         else:
-            said = f"{path} is not there" if content is None else _told(path, content)
+            said = f"{path} is not there" if content is None else _end_of_answer(path, content)
         name = self._grader.__name__.rpartition(".")[2]
         rewards: dict[str, float] = await self.context.call(
             GRADE, content or b"", {"grader": name, "expected": self.config.expected}
@@ -100,7 +100,7 @@ def _is_large(expected: Mapping[str, Any]) -> bool:
     return False
 
 
-def _told(path: str, content: bytes) -> str:
+def _end_of_answer(path: str, content: bytes) -> str:
     """Return the end of an answer, for people who look at the result."""
     text = content[-4 * _SHOWN :].decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
     return f"{path}: {text[-_SHOWN:].rstrip()}"

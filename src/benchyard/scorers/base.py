@@ -171,7 +171,7 @@ class Verdict:
 class Scorer(ABC, Generic[C]):
     """Base class of scorers; `type` on the wire is the module's name followed by `_scorer`.
 
-    Each grading has an instance of its own: `kits` is awaited first, then `score`, once each. `output`,
+    Each grading has a new instance: `kits` is awaited first, then `score`, once each. `output`,
     `facts` and `rewards` in the details of a ScorerFailed are kept with the result, like those of a Verdict.
     A scorer that fails is tried again in a new room; a second failure counts against the answer, unless the
     scorer fails on the reference too.
@@ -201,7 +201,7 @@ class Scorer(ABC, Generic[C]):
         return self.config.user if isinstance(self.config, GraderConfig) else None
 
     async def kits(self, kits: Kits) -> tuple[Kit, ...]:
-        """Return the kits the room must show before it opens; raises ScorerFailed with what to do."""
+        """Return the kits the room must show before it opens; raises ScorerFailed with the remedy."""
         return ()
 
     async def draw(self, room: Room) -> bytes:

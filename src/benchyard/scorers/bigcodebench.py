@@ -19,7 +19,7 @@ from benchyard.models.scoring.exports import Attachments, PythonNeeds, ScorerExp
 from benchyard.scorers import base, score
 from benchyard.scorers.base import ProgramOptions, Room, Scorer, ScoringContext, Verdict
 from benchyard.scorers.kits import packages, python_kit, pythons
-from benchyard.scorers.standalone import bigcodebench_job, bigcodebench_runner
+from benchyard.scorers.standalone import bigcodebench_input, bigcodebench_runner
 from benchyard.workers.workers import WorkerLimits
 
 PYTHON = SpecifierSet("==3.10.*")
@@ -41,7 +41,7 @@ xlwt==1.3.0 xmltodict==0.13.0
 PINS = dict(part.split("==") for part in _LIST.split())
 """Package -> the version of the official image."""
 NEAREST = {"flask-mail": "0.10.0", "scikit-image": "0.19.3", "selenium": "4.15.2"}
-"""Package whose official version has no wheel -> the nearest version that has one."""
+"""Package without a wheel of the official version -> the nearest version that has one."""
 WITHOUT_WHEELS = ("python-levenshtein-wheels", "wikipedia", "wordninja")
 _MODULES = {
     **{"bs4": "beautifulsoup4", "cv2": "opencv-python-headless", "dateutil": "python-dateutil"},
@@ -81,7 +81,7 @@ _NEEDS = {
     "wikipedia": ("beautifulsoup4", "requests"),
     "wordcloud": ("matplotlib", "numpy", "pillow"),
 }
-"""Package -> its dependencies in the list, whose versions must be the official ones too."""
+"""Package -> its dependencies in the list, which must have their official versions too."""
 
 
 def packages_of_modules(modules: Iterable[str]) -> tuple[str, ...]:
@@ -141,9 +141,9 @@ def _normal(name: str) -> str:
 
 TIME_LIMIT_SEC = 240.0
 _MOST_FACT = 4000
-_JOB = "benchyard.scorers.standalone.parsers:make_bigcodebench_job"
+_INPUT = "benchyard.scorers.standalone.parsers:make_bigcodebench_input"
 _RESULT = "benchyard.scorers.standalone.parsers:bigcodebench_result"
-_JOB_LIMITS = WorkerLimits(output_bytes=16 * 1024**2)
+_INPUT_LIMITS = WorkerLimits(output_bytes=16 * 1024**2)
 _SKIP = "skip"
 """Word, in lower case, found in tests that may be skipped, such as `skipTest` or `unittest.skip`."""
 _MISSING = re.compile(r"No module named '([A-Za-z0-9_]+)")
@@ -161,7 +161,7 @@ class BigcodebenchConfig(Model):
     entry_point: ShortText = "task_func"
     answer: base.FilePath = "solution.py"
     modules: list[ShortText] | None = Field(default=None, max_length=200)
-    """Modules whose packages are installed, with their dependencies; None is the whole official list."""
+    """Modules to install the packages of, with their dependencies; None is the whole official list."""
     time_limit_sec: WireFloat = Field(default=TIME_LIMIT_SEC, gt=0, le=3600)
 
 
@@ -204,11 +204,11 @@ class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
     async def score(self, room: Room) -> Verdict:
         if self._python is None:
             raise ScorerFailed("the Python of this scorer was not prepared")
-        content = await room.fetch(self.config.answer, bigcodebench_job.MOST_ANSWER_BYTES)
+        content = await room.fetch(self.config.answer, bigcodebench_input.MOST_ANSWER_BYTES)
         if content is None:
             return Verdict(0.0, f"there is no {self.config.answer}", self._facts)
         program = await room.keep("run.py", Path(bigcodebench_runner.__file__).read_bytes())
-        told = await self.context.call(_JOB, content, {"item": self.config.model_dump()}, _JOB_LIMITS)
+        told = await self.context.call(_INPUT, content, {"item": self.config.model_dump()}, _INPUT_LIMITS)
         job = await room.keep("job.json", told)
         environment = {**python_kit.environment(self._python.target), "MPLBACKEND": "agg"}
         # The program starts as root only to wait, and becomes nobody before any of the answer's code runs.
@@ -220,9 +220,9 @@ class BigcodebenchScorer(Scorer[BigcodebenchConfig]):
         said = await self.context.call(_RESULT, ran.stdout)
         if said is None:
             raise score.failure("the answer could not be run in this room", ran)
-        return self._judged(said)
+        return self._verdict(said)
 
-    def _judged(self, said: dict[str, Any]) -> Verdict:
+    def _verdict(self, said: dict[str, Any]) -> Verdict:
         bad = said.get("bad", [])
         text = "\n".join(f"{name}: {reason}" for name, reason in bad)
         skipped = int(said.get("skipped", 0))
@@ -285,7 +285,7 @@ def export(scorer: Mapping[str, Any], _attachments: Attachments, _seconds: float
     item = config.model_dump(include={"code_prompt", "test", "entry_point", "time_limit_sec"})
     files = {
         "item.json": PackedFile(json.dumps(item, ensure_ascii=False).encode()),
-        "job.py": PackedFile(Path(bigcodebench_job.__file__).read_bytes()),
+        "job.py": PackedFile(Path(bigcodebench_input.__file__).read_bytes()),
         "run.py": PackedFile(Path(bigcodebench_runner.__file__).read_bytes()),
     }
     script = _SCRIPT.format(answer=shlex.quote(config.answer))

@@ -33,7 +33,7 @@ def parse(type: str, fields: Mapping[str, Any], context: ScoringContext) -> Scor
     try:
         config = found.Config.model_validate(dict(fields))
     except ValidationError as error:
-        raise UsageError(f"{type}: {_told(error)}") from error
+        raise UsageError(f"{type}: {_describe_error(error)}") from error
     scorer: Scorer[Any] = found(config, context)
     return scorer
 
@@ -50,7 +50,7 @@ def missing_dependencies(types: Iterable[str]) -> dict[str, list[Dependency]]:
     return found
 
 
-def _told(error: ValidationError) -> str:
+def _describe_error(error: ValidationError) -> str:
     first, *others = error.errors(include_url=False, include_context=False, include_input=False)
     field = ".".join(map(str, first["loc"])) or "it"
     more = f" (and {len(others)} more)" if others else ""

@@ -1,4 +1,4 @@
-"""A bash script that was registered under a type, with parameters of its own."""
+"""A bash script that was registered under a type, with parameters."""
 
 from benchyard.errors import ScorerFailed
 from benchyard.models.base import ShortText

@@ -71,7 +71,7 @@ async def draw(room: Room) -> DrawnDiff:
 
 
 async def check(room: Room, commit: str) -> None:
-    """Raise ScorerFailed, with what to do, unless the pristine repository has the commit."""
+    """Raise ScorerFailed, with the remedy, unless the pristine repository has the commit."""
     ran = await run(room, ("git", "rev-parse", "--quiet", "--verify", f"{commit}^{{commit}}"))
     if ran.exit_status in (126, 127):
         raise score.failure("the image has no git, which the answer is drawn with", ran)
@@ -144,7 +144,7 @@ WAYS: tuple[tuple[str, ...], ...] = (
     ("patch", "--batch", "--forward", "--fuzz=5", "-p1", "-i"),
 )
 _ANEW: tuple[tuple[str, ...], ...] = (("git", "checkout", "--", "."), ("git", "clean", "-fd"))
-"""Commands that remove what a failed way of applying left, before the next is tried."""
+"""Commands that remove the files left by a failed way of applying, before the next is tried."""
 _IS_APPLIED = ("git", "apply", "--check", "--reverse")
 
 

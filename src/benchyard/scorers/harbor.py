@@ -142,9 +142,9 @@ class HarborScorer(Scorer[HarborConfig]):
         except ScorerFailed as error:
             raise ScorerFailed(error.message, output=said) from error
         facts = {**verifier_kit.facts(self._made), **await self._report(room)}
-        return await self._checked(room, Verdict(main, said, facts, rewards))
+        return await self._adjust(room, Verdict(main, said, facts, rewards))
 
-    async def _checked(self, room: Room, verdict: Verdict) -> Verdict:
+    async def _adjust(self, room: Room, verdict: Verdict) -> Verdict:
         """Adjust the verdict by the runner's report, if the script makes it leave one."""
         script = self.config.script or ""
         place = reports.place_of(script, self.config.env)

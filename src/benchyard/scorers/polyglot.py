@@ -67,7 +67,7 @@ def language(name: str) -> Language:
     return LANGUAGES[name]()
 
 
-def _known(value: str) -> str:
+def _require_language(value: str) -> str:
     if value not in languages():
         raise PydanticCustomError("language", "must be one of: {names}", {"names": ", ".join(languages())})
     return value
@@ -80,7 +80,7 @@ Folder = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,99}$")]
 class PolyglotConfig(Model):
     """Fields of a `polyglot_scorer`."""
 
-    language: Annotated[str, AfterValidator(_known)]
+    language: Annotated[str, AfterValidator(_require_language)]
     exercise: Folder
     """Name of the folder that tests run in: CMake derives names of files from it."""
     solution: list[Inner] = Field(min_length=1, max_length=100)
@@ -153,7 +153,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
             return Verdict(0.0, str(error), self._facts(ExerciseAnswer({})))
         await self._lay_out(room, folder, files, answer)
         ran = await self._test(room, folder, self._language.command)
-        return await self._judged(ran, folder, answer, await self._tests(files), room)
+        return await self._verdict(ran, folder, answer, await self._tests(files), room)
 
     async def _check_programs(self, room: Room) -> None:
         needed = ("find", *(() if self._tools.kits else self._language.programs))
@@ -218,12 +218,12 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
             await room.clear(folder_made, _NOBODY)
         for path, file in files.items():
             if path not in answer.files and path not in self.config.solution:
-                content = await self._prepared(path, file.content)
+                content = await self._official_file(path, file.content)
                 await room.put(f"{folder}/{path}", content, mode=file.mode)
         for path, content in answer.files.items():
             await room.put(f"{folder}/{path}", content)
 
-    async def _prepared(self, path: str, content: bytes) -> bytes:
+    async def _official_file(self, path: str, content: bytes) -> bytes:
         """Return a file of the exercise as the official harness runs it; a worker changes large files."""
         if self._language.replaced is None or len(content) <= SMALL_BYTES:
             return self._language.prepared(path, content)
@@ -251,7 +251,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
             facts["left_out"] = ", ".join([*shown, *([f"and {more} more"] if more else [])])
         return facts
 
-    async def _judged(
+    async def _verdict(
         self, ran: RoomResult, folder: str, answer: ExerciseAnswer, tests: KnownTests, room: Room
     ) -> Verdict:
         facts = self._facts(answer)

@@ -29,7 +29,7 @@ class LanguageTools:
     values: Mapping[str, str] = field(default_factory=dict)
     """Variable that the test command reads -> value."""
     substitutes: tuple[str, ...] = ()
-    """Descriptions of what stands in for official tools."""
+    """Descriptions of the tools that stand in for official ones."""
 
 
 class Language(ABC):
@@ -40,13 +40,13 @@ class Language(ABC):
     command: ClassVar[str]
     """A shell script that runs the tests of the exercise in the working directory."""
     passed: ClassVar[re.Pattern[bytes]]
-    """Pattern of what the runner prints when the tests passed; without it, an exit with 0 earns nothing."""
+    """Pattern of the runner's output when the tests passed; without it, an exit with 0 earns nothing."""
     complete: ClassVar[tuple[re.Pattern[bytes], ...]] = ()
     """Further patterns in the output of a runner that ran the tests; the numbers they find must agree."""
     outcomes: ClassVar[re.Pattern[bytes] | None] = None
     """Pattern of the numbers by outcome in the text that `passed` finds; their sum is the number of tests."""
     skipped: ClassVar[re.Pattern[bytes] | None] = None
-    """Pattern of what the runner prints about skipped tests; the first group is their number."""
+    """Pattern of the runner's output about skipped tests; the first group is their number."""
     test_names: ClassVar[re.Pattern[bytes] | None] = None
     """Pattern of a test's name in a test file, in the first group; the runner must report as many tests."""
     list_command: ClassVar[str | None] = None
@@ -69,7 +69,7 @@ class Language(ABC):
 
     @abstractmethod
     async def of_server(self, kits: Kits) -> LanguageTools:
-        """Return tools of this machine; raises ScorerFailed with what to install."""
+        """Return tools of this machine; raises ScorerFailed with the packages to install."""
 
     def prepared(self, path: str, content: bytes) -> bytes:
         """Return a test file as the official harness runs it."""

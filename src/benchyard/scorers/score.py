@@ -1,4 +1,4 @@
-"""Scores read from what a scorer printed, or from how it ended."""
+"""Scores read from the output of a scorer, or from its exit status."""
 
 import re
 

@@ -56,6 +56,6 @@ async def printed_verdict(
 
 
 async def status_verdict(room: Room, text: str, about: ScoringContext) -> Verdict:
-    """Return the verdict of a command whose exit status decides."""
+    """Return the verdict of a command by its exit status."""
     ran, facts = await run(room, text, about)
     return Verdict(score.from_status(ran), score.output(ran), facts)

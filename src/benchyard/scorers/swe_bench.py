@@ -148,16 +148,16 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
         return self._drawn.diff or b""
 
     async def score(self, room: Room) -> Verdict:
-        script, tests = await self._graded()
+        script, tests = await self._load_tests()
         await git_answers.check(room, self.config.base_commit)
         answer = await answer_from_diff(room, self._drawn)
         answer.facts["grader"] = f"swebench {swebench_version()}"
         if not answer.patch:
             return answer.verdict()
-        way = await self._applied(room, answer, tests)
+        way = await self._apply(room, answer, tests)
         if not way:
             return answer.verdict()
-        ran = await _evaluated(room, script)
+        ran = await _evaluate(room, script)
         if ran.timed_out or ran.truncated:
             why = "timed out" if ran.timed_out else "printed more than is kept"
             answer.facts["tests"] = why
@@ -174,7 +174,7 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
         require_results(verdict, ran, has_results=grade.has_results and grade.has_tests)
         return verdict
 
-    async def _graded(self) -> tuple[str, SweBenchTests]:
+    async def _load_tests(self) -> tuple[str, SweBenchTests]:
         try:
             archive = await self.context.attached(SWE_BENCH_ATTACHMENT)
             files = await foreign_files.archive_files(archive, self.context.call)
@@ -184,7 +184,7 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
         except (UsageError, KeyError, UnicodeDecodeError, ValidationError) as error:
             raise attachment_error(error) from error
 
-    async def _applied(self, room: Room, answer: PatchAnswer, tests: SweBenchTests) -> str:
+    async def _apply(self, room: Room, answer: PatchAnswer, tests: SweBenchTests) -> str:
         path = await room.keep("patch.diff", answer.patch)
         await flag_test_changes(room, answer, path, tests.test_files, self.context.call)
         way, tried = await git_answers.apply_patch(room, path)
@@ -243,7 +243,7 @@ async def flag_test_changes(
         answer.told += [f"flagged: {path} is changed" for path in odd[:_SHOWN_TESTS]]
 
 
-async def _evaluated(room: Room, script: str) -> RoomResult:
+async def _evaluate(room: Room, script: str) -> RoomResult:
     path = await room.keep("eval.sh", script.encode())
     how = ProgramOptions(env={"BASH_ENV": "", "ENV": ""}, user=git_answers.ROOT, most_output=_MOST_LOG_BYTES)
     return await room.run(("/bin/bash", "--noprofile", "--norc", "-c", _RUN, path), how)

@@ -71,20 +71,20 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
         return self._drawn.diff or b""
 
     async def score(self, room: Room) -> Verdict:
-        files, spec = await self._graded()
+        files, spec = await self._load_tests()
         await git_answers.check(room, spec.base_commit)
         answer = await answer_from_diff(room, self._drawn)
         if not answer.patch:
             return answer.verdict()
-        await _prepared(room, spec.base_commit)
-        await self._applied(room, answer, spec)
-        await _tests_restored(room, answer, spec, files[TESTS_PATCH])
-        ran = await _tested(room, spec, files[RUN_SCRIPT])
+        await _prepare(room, spec.base_commit)
+        await self._apply(room, answer, spec)
+        await _restore_tests(room, answer, spec, files[TESTS_PATCH])
+        ran = await _run_tests(room, spec, files[RUN_SCRIPT])
         if ran.timed_out:
             answer.facts["tests"] = "timed out"
             answer.told.append("the tests timed out")
             return answer.verdict(ran=ran)
-        parsed = await self._parsed(room, files[PARSER], ran)
+        parsed = await self._parse(room, files[PARSER], ran)
         grade = await self._grade(spec, parsed)
         answer.facts["tests"] = "graded" if grade.has_results else "no result"
         answer.facts["tests_exit_status"] = str(ran.exit_status)
@@ -92,7 +92,7 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
         require_results(verdict, ran, has_results=grade.has_results)
         return verdict
 
-    async def _graded(self) -> tuple[dict[str, bytes], SweBenchProTests]:
+    async def _load_tests(self) -> tuple[dict[str, bytes], SweBenchProTests]:
         try:
             archive = await self.context.attached(SWE_BENCH_ATTACHMENT)
             packed = await foreign_files.archive_files(archive, self.context.call)
@@ -102,7 +102,7 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
         except (UsageError, KeyError, ValidationError) as error:
             raise attachment_error(error) from error
 
-    async def _applied(self, room: Room, answer: PatchAnswer, spec: SweBenchProTests) -> None:
+    async def _apply(self, room: Room, answer: PatchAnswer, spec: SweBenchProTests) -> None:
         """Apply the text parts of the patch; as in the official harness, tests run even if that fails."""
         text: bytes = await self.context.call(_TEXT, answer.patch, limits=_PATCH_LIMITS)
         if text != answer.patch:
@@ -114,7 +114,7 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
         if tried.exit_status != 0:
             answer.told += ["the patch does not apply:", score.output(tried)[-4000:]]
 
-    async def _parsed(self, room: Room, parser: bytes, ran: RoomResult) -> RoomResult:
+    async def _parse(self, room: Room, parser: bytes, ran: RoomResult) -> RoomResult:
         """Run the item's parser on the output of its tests."""
         paths = [
             await room.keep(name, content)
@@ -148,14 +148,14 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
         )
 
 
-async def _prepared(room: Room, commit: str) -> None:
+async def _prepare(room: Room, commit: str) -> None:
     for command in (("git", "reset", "--hard", commit), ("git", "checkout", commit)):
         ran = await git_answers.run(room, command)
         if ran.exit_status != 0:
             raise score.failure(f"{' '.join(command)} failed", ran)
 
 
-async def _tests_restored(room: Room, answer: PatchAnswer, spec: SweBenchProTests, tests: bytes) -> None:
+async def _restore_tests(room: Room, answer: PatchAnswer, spec: SweBenchProTests, tests: bytes) -> None:
     """Put the solution's tests in place: from its commit, else from the patch of the tests."""
     if spec.restore:
         ran = await git_answers.run(room, ("/bin/bash", "--noprofile", "--norc", "-c", spec.restore))
@@ -174,7 +174,7 @@ async def _tests_restored(room: Room, answer: PatchAnswer, spec: SweBenchProTest
     answer.facts["tests_from"] = "the patch of the tests"
 
 
-async def _tested(room: Room, spec: SweBenchProTests, script: bytes) -> RoomResult:
+async def _run_tests(room: Room, spec: SweBenchProTests, script: bytes) -> RoomResult:
     path = await room.keep("run_script.sh", script)
     kept = await room.keep("entry.sh", entry(spec, shlex.quote(path)).encode())
     how = ProgramOptions(env={"BASH_ENV": "", "ENV": ""}, user=git_answers.ROOT, most_output=_MOST_LOG_BYTES)

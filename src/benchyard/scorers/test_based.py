@@ -27,13 +27,13 @@ class TestFile(Model):
         return (self.file_contents or "").encode()
 
 
-def _bounded(files: list[TestFile]) -> list[TestFile]:
+def _check_sizes(files: list[TestFile]) -> list[TestFile]:
     if sum(len(file.content) for file in files) > MOST_FILE_BYTES:
         raise PydanticCustomError("too_large", "must be at most 16 MiB together")
     return files
 
 
-TestFiles = Annotated[list[TestFile], Field(max_length=MOST_FILES), AfterValidator(_bounded)]
+TestFiles = Annotated[list[TestFile], Field(max_length=MOST_FILES), AfterValidator(_check_sizes)]
 
 
 class TestBasedConfig(GraderConfig):

@@ -58,7 +58,7 @@ def main(files: tuple[Path, ...], quickstart: str | None, host: str, port: int, 
     It speaks Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini, streaming or not.
     """
     try:
-        played = _played(files, quickstart)
+        played = _scripts(files, quickstart)
     except UsageError as error:
         raise click.ClickException(error.message) from error
     try:
@@ -67,7 +67,7 @@ def main(files: tuple[Path, ...], quickstart: str | None, host: str, port: int, 
         raise click.ClickException(f"cannot listen on {host}:{port}: {refused(error)}") from error
 
 
-def _played(files: tuple[Path, ...], quickstart: str | None) -> list[Script]:
+def _scripts(files: tuple[Path, ...], quickstart: str | None) -> list[Script]:
     played = [script for file in files for script in scripts.read(file)]
     return [*played, *(_QUICKSTART[quickstart]() if quickstart else ())]
 

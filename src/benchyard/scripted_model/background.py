@@ -1,4 +1,4 @@
-"""The scripted model in a thread of its own, for tests and programs that do not await."""
+"""The scripted model in a separate thread, for tests and programs that do not await."""
 
 import asyncio
 import threading

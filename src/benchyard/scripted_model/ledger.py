@@ -18,14 +18,14 @@ class LedgerEntry:
     headers: dict[str, str]
     """Header names, in lower case."""
     dialect: str = ""
-    """Empty if the request does not ask for a model's answer."""
+    """Empty if the request does not ask for a model's reply."""
     model: str = ""
     body: Any = None
     streams: bool = False
     status: int = 0
-    """HTTP status of the answer; 0 while there is none."""
+    """HTTP status of the reply; 0 while there is none."""
     usage: TokenUsage | None = None
-    """Usage reported by the part of the answer that was sent; None if it reported none."""
+    """Usage reported by the part of the reply that was sent; None if it reported none."""
     is_title: bool = False
     """The request was for a title or the like: it offered no tools."""
     fault: str | None = None
@@ -35,7 +35,7 @@ class LedgerEntry:
     results: int = 0
     """Number of tool results the request carried."""
     is_complete: bool = False
-    """The whole answer was sent."""
+    """The whole reply was sent."""
 
     @property
     def key(self) -> str | None:
@@ -51,11 +51,11 @@ class Ledger:
     entries: list[LedgerEntry] = field(default_factory=list)
 
     def calls(self, *, titles: bool = False) -> list[LedgerEntry]:
-        """Return the requests for answers of a model; those for titles only on demand."""
+        """Return the requests for replies of a model; those for titles only on demand."""
         return [entry for entry in self.entries if entry.dialect and (titles or not entry.is_title)]
 
     def totals(self) -> dict[str, TokenUsage]:
-        """Return the usage that the answers reported, model by model."""
+        """Return the usage that the replies reported, model by model."""
         sums: dict[str, TokenUsage] = {}
         for entry in self.entries:
             if entry.usage is not None:
@@ -63,7 +63,7 @@ class Ledger:
         return sums
 
     def total(self) -> TokenUsage:
-        """Return the usage that all answers reported."""
+        """Return the usage that all replies reported."""
         return sum(self.totals().values(), TokenUsage())
 
     def keys(self) -> set[str]:

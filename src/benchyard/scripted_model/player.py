@@ -9,12 +9,12 @@ from typing import Any
 
 from benchyard.gateway.dialects.values import fields
 from benchyard.gateway.dialects.values import text as word
-from benchyard.scripted_model.answers import AnswerParts, ScriptedAnswer, ScriptedToolCall, make_answer
+from benchyard.scripted_model.replies import ReplyParts, ScriptedReply, ScriptedToolCall, make_reply
 from benchyard.scripted_model.requests import ModelRequest, OfferedTool
 from benchyard.scripted_model.scripts import Script, Scripts, ScriptStep, as_scripts, squeeze
 
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
-"""In mini-swe-agent's prompt: it runs until a command prints this, and refuses answers without calls."""
+"""In mini-swe-agent's prompt: it runs until a command prints this, and refuses replies without calls."""
 
 _SHELLS = ("bash", "exec_command", "shell", "shell_command", "run_shell_command", "run_command")
 _COMMANDS = ("command", "cmd", "commands", "script")
@@ -117,7 +117,7 @@ def _tool_call(name: str, arguments: Mapping[str, Any], offered: Sequence[Offere
 
 
 def _javascript(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return a call as code: for clients whose only tool runs code that calls the others."""
+    """Return a call as code: for clients with a single tool, which runs code that calls the others."""
     call = f"const r = await tools[{json.dumps(name)}]({json.dumps(arguments)})"
     if name == "exec_command":
         call = f"const r = await tools.exec_command({json.dumps(arguments)})"
@@ -126,7 +126,7 @@ def _javascript(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 TITLE = "A short title"
-"""The answer to a request that offers no tools: agents ask so for titles, or for the model to use."""
+"""The reply to a request that offers no tools: agents ask so for titles, or for the model to use."""
 
 _Key = tuple[str, str, str, str]
 
@@ -136,30 +136,30 @@ class Cue:
     """The reaction to a request."""
 
     step: ScriptStep
-    """A fault, or the step that the answer was made from."""
-    answer: ScriptedAnswer
-    """For a fault: the answer it spoils."""
+    """A fault, or the step that the reply was made from."""
+    reply: ScriptedReply
+    """For a fault: the reply it spoils."""
     script: str = ""
     is_title: bool = False
 
 
 class Player:
-    """Plays scripts; remembers only the number of answers, and the faults that have happened to them."""
+    """Plays scripts; remembers only the number of replies, and the faults that have happened to them."""
 
     def __init__(self, given: Scripts) -> None:
         ordered = sorted(as_scripts(given), key=lambda script: script.is_default)
         self._scripts = [(script, squeeze(script.match or "")) for script in ordered]
-        self._answers = 0
+        self._replies = 0
         self._calls = 0
         self._happened: Counter[tuple[_Key, int, int]] = Counter()
         self._spoiled: set[str] = set()
-        """Calls in answers that broke off: some agents keep them, with a result that reports the break."""
+        """Calls in replies that broke off: some agents keep them, with a result that reports the break."""
 
     def reset(self) -> None:
         """Forget all progress."""
         self._happened.clear()
         self._spoiled.clear()
-        self._answers = self._calls = 0
+        self._replies = self._calls = 0
 
     def cue(self, request: ModelRequest, dialect: str) -> Cue:
         """Return the reaction to the conversation that a request carries."""
@@ -170,10 +170,10 @@ class Player:
         results = request.results(without=self._spoiled)
         step, faults = _place(script, request, results)
         fault = self._fault((dialect, request.session, request.first_call, request.prompt), results, faults)
-        answer = self._answer(request, step)
+        reply = self._reply(request, step)
         if fault is not None:
-            self._spoiled.update(call.id for call in answer.calls)
-        return Cue(fault or step, answer, script.name)
+            self._spoiled.update(call.id for call in reply.calls)
+        return Cue(fault or step, reply, script.name)
 
     def _fault(self, key: _Key, results: int, faults: list[tuple[int, ScriptStep]]) -> ScriptStep | None:
         """Return the fault, of those at this point of a conversation, that it has not had yet."""
@@ -197,16 +197,16 @@ class Player:
     def _title(self, request: ModelRequest) -> Cue:
         text = TITLE if request.schema is None else json.dumps(example_value(request.schema))
         step = ScriptStep(text=text)
-        return Cue(step, self._answer(request, step), is_title=True)
+        return Cue(step, self._reply(request, step), is_title=True)
 
-    def _answer(self, request: ModelRequest, step: ScriptStep) -> ScriptedAnswer:
-        self._answers += 1
+    def _reply(self, request: ModelRequest, step: ScriptStep) -> ScriptedReply:
+        self._replies += 1
         made = step
         if not step.results and request.tools and wants_submit_command(request.prompt):
             made = step.model_copy(update={"shell": f"echo {SUBMIT}"})
         calls = tool_calls(made, request.tools, self._new_call)
-        said = AnswerParts(step.text or "", step.reasoning or "", calls)
-        return make_answer(self._answers, said, step.usage, request.input_tokens)
+        said = ReplyParts(step.text or "", step.reasoning or "", calls)
+        return make_reply(self._replies, said, step.usage, request.input_tokens)
 
     def _new_call(self) -> str:
         self._calls += 1

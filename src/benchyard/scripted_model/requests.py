@@ -1,4 +1,4 @@
-"""A request for an answer, in no particular dialect: the conversation so far, and the offered tools."""
+"""A request for a reply, in no particular dialect: the conversation so far, and the offered tools."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class ModelRequest:
     session: str = ""
     """The client's name for its conversation, if it sends one."""
     schema: Mapping[str, Any] | None = None
-    """Schema of the JSON that the answer must be."""
+    """Schema of the JSON that the reply must be."""
 
     @property
     def prompt(self) -> str:
@@ -65,7 +65,7 @@ class ModelRequest:
 
     @property
     def first_call(self) -> str:
-        """Return the id of the model's first tool call, which tells conversations apart; empty if none."""
+        """Return the id of the model's first tool call, which identifies the conversation; empty if none."""
         spoken = (turn for turn in self.turns if turn.role == "assistant")
         return next((call for turn in spoken for call in turn.calls), "")
 

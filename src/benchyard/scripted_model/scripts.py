@@ -44,9 +44,9 @@ class StepUsage(FilePart):
 
 
 class ScriptStep(FilePart):
-    """An answer, or a fault.
+    """A reply, or a fault.
 
-    An answer is a text, calls of tools, or a text before calls. A fault happens `times` times in a
+    A reply is a text, calls of tools, or a text before calls. A fault happens `times` times in a
     conversation and then makes room for the next step.
     """
 
@@ -57,20 +57,20 @@ class ScriptStep(FilePart):
     """The name of any other tool, called with `arguments`."""
     arguments: dict[str, Any] = Field(default_factory=dict)
     reasoning: str | None = None
-    """The model's reasoning before the answer."""
+    """The model's reasoning before the reply."""
     usage: StepUsage = StepUsage()
     latency: Seconds = 0
-    """Seconds before the answer."""
+    """Seconds before the reply."""
     chunk_delay: Seconds | None = None
     """Seconds between the events of a stream; None takes the server's."""
     status: Annotated[int, Field(ge=400, le=599)] | None = None
-    """A fault: an answer with this HTTP status."""
+    """A fault: a reply with this HTTP status."""
     retry_after: Annotated[float, Field(ge=0)] | None = None
     """With a status: the header that says when to try again, in seconds."""
     drop: bool = False
-    """A fault: the connection is dropped in the middle of the answer."""
+    """A fault: the connection is dropped in the middle of the reply."""
     garbage: bool = False
-    """A fault: the answer turns into nonsense half-way."""
+    """A fault: the reply turns into nonsense half-way."""
     hang: Seconds | None = None
     """A fault: no answer for so many seconds, then the connection is closed."""
     times: Annotated[int, Field(ge=1, le=10**9)] = 1
@@ -91,12 +91,12 @@ class ScriptStep(FilePart):
 
     @property
     def is_fault(self) -> bool:
-        """Tell whether it is a fault, not an answer."""
+        """Tell whether it is a fault, not a reply."""
         return self.fault is not None
 
     @property
     def fault(self) -> str | None:
-        """Return the kind of fault; None if it is an answer."""
+        """Return the kind of fault; None if it is a reply."""
         return next((name for name in _FAULTS if getattr(self, name) not in (None, False)), None)
 
     @property
@@ -122,7 +122,7 @@ class Script(FilePart):
     """Instead of `match`: a regular expression that is searched for in the prompt."""
     steps: Annotated[tuple[ScriptStep, ...], Field(max_length=MOST_STEPS)] = ()
     final: str = "The work is done."
-    """The answer after the last step."""
+    """The reply after the last step."""
     without_tools: bool = False
     """Play also for requests that offer no tools, which usually ask for a title."""
 
@@ -149,7 +149,7 @@ class ScriptFile(FilePart):
 
 
 Scripts = Script | Mapping[str, Any] | Iterable[Script | Mapping[str, Any]]
-"""One script or several, as they are written in Python."""
+"""A script or several, as they are written in Python."""
 
 
 def squeeze(text: str) -> str:

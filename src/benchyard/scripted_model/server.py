@@ -16,7 +16,7 @@ from benchyard.scripted_model.player import Cue, Player
 from benchyard.scripted_model.requests import ModelRequest
 from benchyard.scripted_model.scripts import Scripts
 from benchyard.scripted_model.wires.anthropic import AnthropicWire
-from benchyard.scripted_model.wires.base import ModelWire, ToldUsage, to_json
+from benchyard.scripted_model.wires.base import ModelWire, ReportedUsage, to_json
 from benchyard.scripted_model.wires.base import estimate_tokens as tokens_of
 from benchyard.scripted_model.wires.chat import ChatWire
 from benchyard.scripted_model.wires.gemini import GeminiArrayWire, GeminiWire
@@ -27,8 +27,8 @@ _GARBAGE = b'data: {"type": "mess\xff\xfe\n\nevent: \x00nonsense\ndata: }{ not j
 
 
 @dataclass(frozen=True)
-class AnswerSender:
-    """An answer to send, and its entry in the ledger."""
+class ReplySender:
+    """A reply to send, and its entry in the ledger."""
 
     request: web.Request
     wire: ModelWire
@@ -51,32 +51,32 @@ class AnswerSender:
         return await self._stream() if self.asked.streams else self._whole()
 
     def _whole(self) -> web.StreamResponse:
-        self._sent(200, self._told().usage)
-        body = to_json(self.wire.whole(self.asked, self.cue.answer))
+        self._end_entry(200, self._usage().usage)
+        body = to_json(self.wire.whole(self.asked, self.cue.reply))
         return web.Response(body=body, content_type=_JSON, headers=self._headers())
 
     async def _stream(self) -> web.StreamResponse:
         response = await self._begin(self.wire.stream_type)
         delay = self.cue.step.chunk_delay
         delay = self.chunk_delay if delay is None else delay
-        told_usage, (*events, last) = self._told(), self._events()
+        told_usage, (*events, last) = self._usage(), self._events()
         for number, event in enumerate(events):
             if number == len(events) - told_usage.followers:
                 self.entry.usage = told_usage.usage
             await response.write(event)
             await asyncio.sleep(delay)
-        # Noted first: a client that has read the end finds it in the ledger.
-        self._sent(200, told_usage.usage)
+        # Recorded first: a client that has read the end finds it in the ledger.
+        self._end_entry(200, told_usage.usage)
         await response.write(last)
         await response.write_eof()
         return response
 
     async def _spoil(self, *, garbage: bool) -> web.StreamResponse:
-        """Send half of the answer, and then nonsense or nothing."""
+        """Send half of the reply, and then nonsense or nothing."""
         if self.asked.streams:
             kind, pieces = self.wire.stream_type, self._events()
         else:
-            kind, pieces = _JSON, [to_json(self.wire.whole(self.asked, self.cue.answer))]
+            kind, pieces = _JSON, [to_json(self.wire.whole(self.asked, self.cue.reply))]
         middle = len(pieces) // 2
         response = await self._begin(kind)
         await response.write(b"".join(pieces[:middle]) + pieces[middle][: len(pieces[middle]) // 2])
@@ -87,7 +87,7 @@ class AnswerSender:
         return response
 
     def _refuse(self, status: int, retry_after: float | None) -> web.StreamResponse:
-        self._sent(status, None)
+        self._end_entry(status, None)
         headers = self._headers()
         if retry_after is not None:
             headers["retry-after"] = f"{retry_after:g}"
@@ -105,21 +105,21 @@ class AnswerSender:
         response.content_type = content_type
         response.headers["cache-control"] = "no-cache"
         self.entry.status = 200
-        self.entry.usage = self._told().early
+        self.entry.usage = self._usage().early
         await response.prepare(self.request)
         return response
 
-    def _told(self) -> ToldUsage:
-        return self.wire.told(self.asked, self.cue.answer)
+    def _usage(self) -> ReportedUsage:
+        return self.wire.reported_usage(self.asked, self.cue.reply)
 
     def _events(self) -> list[bytes]:
-        return list(self.wire.events(self.asked, self.cue.answer))
+        return list(self.wire.events(self.asked, self.cue.reply))
 
     def _headers(self) -> dict[str, str]:
-        name = f"req_{self.cue.answer.number:08d}"
+        name = f"req_{self.cue.reply.number:08d}"
         return {"request-id": name, "x-request-id": name}
 
-    def _sent(self, status: int, usage: TokenUsage | None) -> None:
+    def _end_entry(self, status: int, usage: TokenUsage | None) -> None:
         self.entry.status = status
         self.entry.usage = usage
         self.entry.is_complete = True
@@ -139,14 +139,14 @@ _ENDINGS: Mapping[str, ModelWire] = {
 
 
 def wire_of(path: str, query: Mapping[str, str]) -> ModelWire | None:
-    """Return the dialect of a request for an answer; None if it is not such a request."""
+    """Return the dialect of a request for a reply; None if it is not such a request."""
     if path.endswith(":streamGenerateContent"):
         return GEMINI if query.get("alt") == "sse" else _GEMINI_ARRAY
     return next((wire for ending, wire in _ENDINGS.items() if path.endswith(ending)), None)
 
 
 def json_response(body: Any, status: int = 200) -> web.Response:
-    """Return an answer in JSON."""
+    """Return a reply in JSON."""
     return web.Response(body=to_json(body), status=status, content_type="application/json")
 
 
@@ -158,7 +158,7 @@ def is_greeting(request: web.Request) -> bool:
 
 
 def nearest_wire(request: web.Request) -> ModelWire:
-    """Return the dialect of a request for anything but an answer: by its path, or by the place of its key."""
+    """Return the dialect of a request for anything but a reply: by its path, or by the place of its key."""
     if "/v1beta" in request.path or "x-goog-api-key" in request.headers:
         return GEMINI
     is_anthropic = "/messages" in request.path or "x-api-key" in request.headers
@@ -269,7 +269,7 @@ class ScriptedModel:
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=MOST_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        # A client that has disconnected gets no answer: the end of a hanging step is not waited for.
+        # A client that has disconnected gets no reply: the end of a hanging step is not waited for.
         runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSE_SECONDS
         )
@@ -312,12 +312,12 @@ class ScriptedModel:
         self.ledger.entries.append(entry)
         wire = wire_of(path, request.query) if request.method == "POST" else None
         if wire is not None:
-            return await self._answer(request, wire, entry)
+            return await self._reply(request, wire, entry)
         response = await self._other(request, headers)
         entry.status, entry.is_complete = response.status, True
         return response
 
-    async def _answer(self, request: web.Request, wire: ModelWire, entry: LedgerEntry) -> web.StreamResponse:
+    async def _reply(self, request: web.Request, wire: ModelWire, entry: LedgerEntry) -> web.StreamResponse:
         entry.dialect = wire.name
         if not self._admits(request, entry.headers):
             return _refused(wire, entry, 401, "this is not the key of the scripted model")
@@ -329,7 +329,7 @@ class ScriptedModel:
         entry.body = body if self.keeps_bodies else None
         cue = self._player.cue(asked, wire.name)
         entry.is_title, entry.script, entry.fault = cue.is_title, cue.script, cue.step.fault
-        return await AnswerSender(request, wire, asked, cue, entry, self._chunk_delay).send()
+        return await ReplySender(request, wire, asked, cue, entry, self._chunk_delay).send()
 
     async def _other(self, request: web.Request, headers: dict[str, str]) -> web.Response:
         if is_greeting(request):

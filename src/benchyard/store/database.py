@@ -62,17 +62,17 @@ class Store:
 
     async def read(self, work: Callable[[Connection], R]) -> R:
         """Run statements that only read; `work` may run in another thread."""
-        return await self._opened().read(work)
+        return await self._require_connections().read(work)
 
     async def write(self, work: Callable[[Connection], R]) -> R:
         """Run a transaction: committed when `work` returns, undone when it raises; like `read` otherwise."""
-        return await self._opened().write(work)
+        return await self._require_connections().write(work)
 
     async def write_whole(self, work: Callable[[Connection], R]) -> R:
         """Run a transaction; a cancellation is delivered only after it is written or has failed."""
-        return await self._opened().write_whole(work)
+        return await self._require_connections().write_whole(work)
 
-    def _opened(self) -> DatabaseConnections:
+    def _require_connections(self) -> DatabaseConnections:
         if self._connections is None:
             raise StoreError("the store is closed; the server is stopping, try again")
         return self._connections

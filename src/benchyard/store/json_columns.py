@@ -47,7 +47,7 @@ def body_rows(body: ColumnElement[str], paths: Sequence[BodyPath]) -> ColumnElem
 
 
 def rows_of(bodies: Iterable[str], paths: Sequence[BodyPath]) -> Iterator[list[Any]]:
-    """Yield the values of each body that is JSON: what `body_rows` does, but slower."""
+    """Yield the values of each body that is JSON, as `body_rows` does, but slower."""
     for body in bodies:
         try:
             record = json.loads(body)

@@ -61,7 +61,7 @@ _PATIENCE_SECONDS = 3.0
 """Time for the database to notice that the connection of a killed server is gone."""
 _LOOK_SECONDS = 2.0
 _AGAIN_SECONDS = 0.2
-# The database must probe for clients whose machine is gone, since they close no connection.
+# The database must probe for clients on machines that are gone, since they close no connection.
 _KEEPALIVES = ("tcp_keepalives_idle=10", "tcp_keepalives_interval=5", "tcp_keepalives_count=3")
 _HOLDER = text(
     "SELECT a.application_name FROM pg_locks l JOIN pg_stat_activity a USING (pid)"

@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 _MOST_AT_ONCE = 100
 _ROUGHLY_MS = 500
-"""Difference in patience for which the connection is not told anew."""
+"""Difference in patience that is too small for setting the connection's timeout again."""
 _BEGIN, _COMMIT = Statement(text("BEGIN IMMEDIATE")), Statement(text("COMMIT"))
 
 
@@ -153,7 +153,7 @@ class SqliteWriter:
             if connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
                 connection.exec_driver_sql("ROLLBACK")
         except SQLAlchemyError:
-            # Start over with a new connection, whose view of the file is certainly right.
+            # Start over with a new connection: its view of the file is certainly right.
             connection.invalidate()
             self._connection, self._patience_ms = None, -1
 
@@ -195,7 +195,7 @@ class SqliteConnections(DatabaseConnections):
         return await self._writer.write(work, time.monotonic() + _PATIENCE_SECONDS)
 
     async def write_whole(self, work: Callable[[Connection], R]) -> R:
-        # Avoid a task of its own, which costs as much as the work itself.
+        # Avoid a separate task, which costs as much as the work itself.
         return await until_ended(self._writer.begin(work, time.monotonic() + _PATIENCE_SECONDS))
 
     async def prepare(self, work: Callable[[Connection], R]) -> R:

@@ -91,7 +91,7 @@ TRIAL_FACTS = Table(
     Column("outcome", String(64)),
     Column("failure_kind", String(64)),
 )
-"""What trials of all jobs are chosen by: in narrow rows, since bodies are long."""
+"""Facts by which trials of all jobs are chosen, in narrow rows, since bodies are long."""
 _CHOSEN_BY = ("job_id", "scenario_id", "agent_name", "agent_label", "benchmark_id", "outcome", "failure_kind")
 for _name in _CHOSEN_BY:
     Index(None, TRIAL_FACTS.c[_name])

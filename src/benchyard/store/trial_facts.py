@@ -104,7 +104,7 @@ def _page(connection: Connection, query: Query, wanted: list[ColumnElement[bool]
             )
         after = [own.seq < seq]
     chosen = select(own.id).where(*wanted, *after).order_by(own.seq.desc()).limit(query.limit + 1)
-    ids = [str(each) for each in connection.execute(chosen).scalars()]
+    ids = [str(scalar) for scalar in connection.execute(chosen).scalars()]
     total = None
     if query.include_total_count:
         total = connection.execute(select(func.count()).select_from(TRIAL_FACTS).where(*wanted)).scalar_one()

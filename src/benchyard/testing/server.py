@@ -1,4 +1,4 @@
-"""A real server in a process of its own, for tests."""
+"""A real server in a separate process, for tests."""
 
 import os
 import selectors
@@ -75,7 +75,7 @@ class RunningServer:
         self.data = data
         self.url = ""
         self._options = options
-        self._environment = {**_inherited(), **(environment or {})}
+        self._environment = {**_inherited_variables(), **(environment or {})}
         self._start = execute if environment else spawn
         self._port = 0
         self._log = data.with_name(f"{data.name}.log")
@@ -139,17 +139,17 @@ class RunningServer:
         """Ask it to stop and wait; return its exit status."""
         process = self._running()
         process.terminate()
-        return self._reaped(process)
+        return self._reap(process)
 
     def wait(self) -> int:
         """Wait for its end, requested by another process; return its exit status."""
-        return self._reaped(self._running())
+        return self._reap(self._running())
 
     def kill(self) -> None:
         """End it without warning."""
         process = self._running()
         process.kill()
-        self._reaped(process)
+        self._reap(process)
 
     def restart(self) -> None:
         """Stop it and start it again on the same port and data."""
@@ -177,7 +177,7 @@ class RunningServer:
             raise ServerUnreachable("the server is not running")
         return self._process
 
-    def _reaped(self, process: ServerProcess) -> int:
+    def _reap(self, process: ServerProcess) -> int:
         try:
             return process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -190,7 +190,7 @@ class RunningServer:
             self._process = None
 
 
-def _inherited() -> dict[str, str]:
+def _inherited_variables() -> dict[str, str]:
     """Return our environment, without variables that make each server compile all its modules again."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 

@@ -25,12 +25,12 @@ def unpack(content: BinaryIO) -> bytes:
     try:
         files = list(unpack_files(content.read()))
     except UsageError as error:
-        return _headed({"reason": error.message})
+        return _with_header({"reason": error.message})
     names = [(name, file.mode, len(file.content)) for name, file in files]
-    return _headed({"files": names}) + b"".join(file.content for _, file in files)
+    return _with_header({"files": names}) + b"".join(file.content for _, file in files)
 
 
-def _headed(told: dict[str, Any]) -> bytes:
+def _with_header(told: dict[str, Any]) -> bytes:
     head = marshal.dumps(told)
     return _SIZE.pack(len(head)) + head
 

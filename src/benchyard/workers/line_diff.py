@@ -145,7 +145,7 @@ def _joined(steps: Sequence[Change]) -> list[Change]:
 
 
 def _grouped(changes: Sequence[Change]) -> Iterator[list[Change]]:
-    """Yield the changes whose lines of context meet, together."""
+    """Yield groups of changes with lines of context that meet."""
     group: list[Change] = []
     for change in changes:
         if group and change.old_begin - group[-1].old_end > 2 * CONTEXT:

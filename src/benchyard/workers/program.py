@@ -124,7 +124,7 @@ class _Starter:
             answers.close()
 
     def _end(self, descriptor: int) -> None:
-        """Kill the worker whose answer is no longer wanted."""
+        """Kill a worker when its result is no longer wanted."""
         for pid, answers in self._jobs.items():
             if answers.fileno() == descriptor:
                 self._poll.unregister(answers)

@@ -30,7 +30,7 @@ class _ReadEntry(NamedTuple):
 def list_files(content: BinaryIO, limit: int, after: str | None) -> bytes:
     """Return a page of the differing paths as JSON, in the order of the paths."""
     facts, entries = _read_entries(content)
-    shown = [_shown(each.entry) for each in entries]
+    shown = [_shown_fields(entry.entry) for entry in entries]
     begin = 0
     if after is not None:
         begin = next((at + 1 for at, each in enumerate(shown) if each["path"] == after), len(shown))
@@ -46,7 +46,7 @@ def list_files(content: BinaryIO, limit: int, after: str | None) -> bytes:
 
 
 def make_diff(content: BinaryIO, most_bytes: int) -> bytes:
-    """Return the differences as a unified diff, as git writes it; what is left out is named at the top."""
+    """Return the differences as a unified diff, as git writes it; its top names the paths left out."""
     facts, entries = _read_entries(content)
     budget = StepBudget()
     parts: list[bytes] = []
@@ -59,10 +59,10 @@ def make_diff(content: BinaryIO, most_bytes: int) -> bytes:
         kinds = {entry.type, entry.type_before}
         if not kinds & {"file", "link"}:
             if kinds != {"folder"} and kinds != {None, "folder"}:
-                left_out.append(f"{_told(entry)}: {_WORDS[str(entry.type or entry.type_before)]}")
+                left_out.append(f"{_quoted_path(entry)}: {_WORDS[str(entry.type or entry.type_before)]}")
             continue
         if each.before_bytes is None and each.after_bytes is None:
-            left_out.append(f"{_told(entry)}: {_why_unread(entry)}")
+            left_out.append(f"{_quoted_path(entry)}: {_why_unread(entry)}")
             continue
         # A side that could not be read has no content, although there is a file.
         is_unread = (each.before_bytes is None and entry.change != "added") or (
@@ -73,7 +73,7 @@ def make_diff(content: BinaryIO, most_bytes: int) -> bytes:
             continue
         made = b"".join(_file_diff(entry, before, now, budget, is_unread=is_unread))
         if size + len(made) > most_bytes:
-            left_out.append(f"{_told(entry)}: the diff has {most_bytes} bytes at most")
+            left_out.append(f"{_quoted_path(entry)}: the diff has {most_bytes} bytes at most")
             continue
         size += len(made)
         parts.append(made)
@@ -81,12 +81,12 @@ def make_diff(content: BinaryIO, most_bytes: int) -> bytes:
 
 
 def _modes_only(entry: WorkEntry, before: bytes, now: bytes) -> str | None:
-    """Tell of a change of permissions that git does not know; None for any other change."""
+    """Return a sentence on a change of permissions that git does not know; None for any other change."""
     if entry.change != "modified" or entry.type != "file" or before != now or entry.mode == entry.mode_before:
         return None
     if _git_mode(entry.type, entry.mode) != _git_mode(entry.type_before, entry.mode_before):
         return None
-    return f"{_told(entry)}: only its mode changed, {entry.mode_before or 0:o} -> {entry.mode or 0:o}"
+    return f"{_quoted_path(entry)}: only its mode changed, {entry.mode_before or 0:o} -> {entry.mode or 0:o}"
 
 
 def _read_entries(content: BinaryIO) -> tuple[dict[str, Any], list[_ReadEntry]]:
@@ -98,12 +98,12 @@ def _read_entries(content: BinaryIO) -> tuple[dict[str, Any], list[_ReadEntry]]:
     return facts, entries
 
 
-def _shown(entry: WorkEntry) -> dict[str, Any]:
+def _shown_fields(entry: WorkEntry) -> dict[str, Any]:
     told = {**entry._asdict(), "path": printable(entry.path)}
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _told(entry: WorkEntry) -> str:
+def _quoted_path(entry: WorkEntry) -> str:
     return json.dumps(printable(entry.path), ensure_ascii=False)[1:-1]
 
 
@@ -148,12 +148,12 @@ def _file_diff(
     if is_unread or is_binary(before) or is_binary(now):
         yield b"Binary files %s and %s differ\n" % sides
         return
-    # A name with a space has a tab behind it, which tells patch where it ends.
-    yield b"--- %s\n+++ %s\n" % (_ended(sides[0]), _ended(sides[1]))
+    # A name with a space has a tab behind it, which shows patch where it ends.
+    yield b"--- %s\n+++ %s\n" % (_with_tab(sides[0]), _with_tab(sides[1]))
     yield from hunks(split_lines(before), split_lines(now), budget)
 
 
-def _ended(name: bytes) -> bytes:
+def _with_tab(name: bytes) -> bytes:
     return name + b"\t" if b" " in name and not name.startswith(b'"') else name
 
 

@@ -86,7 +86,7 @@ class Workers:
         limits: WorkerLimits = USUAL_LIMITS,
     ) -> Any:
         """Run a function in a worker; see `WorkerCall`."""
-        result = await self._made(function, content, parameters, limits)
+        result = await self._make(function, content, parameters, limits)
         if not isinstance(result, _Made):
             return result
         try:
@@ -102,20 +102,20 @@ class Workers:
         limits: WorkerLimits = USUAL_LIMITS,
     ) -> int:
         """Return a descriptor, closed by the caller, of the bytes a function makes; see `WorkerCall`."""
-        result = await self._made(function, content, parameters, limits)
+        result = await self._make(function, content, parameters, limits)
         if not isinstance(result, _Made):
             raise WorkerFailed(f"the worker made no bytes but {type(result).__name__}", limit=None)
         os.lseek(result.descriptor, 0, os.SEEK_SET)
         return result.descriptor
 
-    async def _made(
+    async def _make(
         self, function: str, content: bytes | int, parameters: Mapping[str, Any] | None, limits: WorkerLimits
     ) -> Any:
         encoded = json.dumps(parameters or {}).encode()
         async with self._turns, _input(encoded) as given, _input(content) as read:
-            return await self._tried(function, (given, read), limits)
+            return await self._try(function, (given, read), limits)
 
-    async def _tried(self, function: str, inputs: tuple[int, int], limits: WorkerLimits) -> Any:
+    async def _try(self, function: str, inputs: tuple[int, int], limits: WorkerLimits) -> Any:
         for _ in range(_TRIES):
             starter = await self._running()
             try:
@@ -200,7 +200,7 @@ class _Starter:
                 async with asyncio.timeout(limits.seconds * _CLOCK_FACTOR):
                     return await self._answer(ours, limits)
             except TimeoutError as error:
-                raise _exceeded("time", limits) from error
+                raise _limit_failure("time", limits) from error
 
     async def _answer(self, ours: socket.socket, limits: WorkerLimits) -> Any:
         results: list[Any] = []
@@ -214,7 +214,7 @@ class _Starter:
                 if "unstarted" in reply:
                     raise BenchyardError(f"a worker could not be started: {reply['unstarted']}")
                 if "exceeded" in reply:
-                    raise _exceeded(reply["exceeded"], limits)
+                    raise _limit_failure(reply["exceeded"], limits)
                 if "failed" in reply:
                     raise WorkerFailed(f"the worker failed: {reply['failed']}", limit=None)
                 if "made" in reply:
@@ -222,24 +222,24 @@ class _Starter:
                 elif "size" in reply:
                     results = [_Made(descriptors[0], reply["size"])]
                 else:
-                    value = _ended(results, reply["ended"], limits)
+                    value = _result(results, reply["ended"], limits)
                     if isinstance(value, _Made):
                         opened.pop_all()
                     return value
 
 
-def _ended(made: list[Any], status: int, limits: WorkerLimits) -> Any:
+def _result(made: list[Any], status: int, limits: WorkerLimits) -> Any:
     if made and status == 0:
         return made[0]
     if status == -signal.SIGXCPU:
-        raise _exceeded("time", limits)
+        raise _limit_failure("time", limits)
     if status == -signal.SIGXFSZ:
-        raise _exceeded("output", limits)
+        raise _limit_failure("output", limits)
     problem = f"was ended by signal {-status}" if status < 0 else f"exited with {status}"
     raise WorkerFailed(f"the worker {problem}", limit=None)
 
 
-def _exceeded(limit: str, limits: WorkerLimits) -> WorkerFailed:
+def _limit_failure(limit: str, limits: WorkerLimits) -> WorkerFailed:
     problems = {
         "time": f"took longer than {limits.seconds:g} s",
         "memory": f"took more than {limits.memory_bytes} bytes of memory",

@@ -46,14 +46,14 @@ def test_own_and_other_scenarios_are_mixed_in_order(tmp_path: Path) -> None:
         ("  - one\nscenario: x\n", 4, "did you mean `scenarios`?"),
     ],
 )
-def test_a_mistake_is_told_with_its_line(tmp_path: Path, scenarios: str, line: int, said: str) -> None:
+def test_a_mistake_is_reported_with_its_line(tmp_path: Path, scenarios: str, line: int, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         benchmark_file.read_benchmark(benchmark(tmp_path, scenarios))
     assert f"benchmark.yaml:{line}: " in caught.value.message
     assert said in caught.value.message
 
 
-def test_a_mistake_in_a_scenario_is_told_with_its_own_file(tmp_path: Path) -> None:
+def test_a_mistake_in_a_scenario_is_reported_with_its_own_file(tmp_path: Path) -> None:
     made = benchmark(tmp_path, "  - deep/two\n")
     put(made, "deep/two/scenario.yaml", "name: two\nscorers: []\n")
     with pytest.raises(UsageError, match=r"deep/two/scenario.yaml:2: scorers: "):

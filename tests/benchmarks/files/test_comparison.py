@@ -37,7 +37,7 @@ def request(**fields: Any) -> ScenarioRequest:
         {"input_context": {"problem_statement": "x", "additional_context": None}},
     ],
 )
-def test_saying_what_holds_anyway_is_no_difference(fields: dict[str, Any]) -> None:
+def test_stating_a_default_is_not_a_difference(fields: dict[str, Any]) -> None:
     assert comparison.scenario_differences(scenario("true"), request(**fields)) == []
 
 
@@ -61,7 +61,7 @@ def test_saying_what_holds_anyway_is_no_difference(fields: dict[str, Any]) -> No
         ({"scorer_timeout_sec": 3}, "scorer_timeout_sec"),
     ],
 )
-def test_a_difference_is_told_by_its_field_and_can_be_sent(fields: dict[str, Any], place: str) -> None:
+def test_a_difference_names_its_field_and_can_be_sent(fields: dict[str, Any], place: str) -> None:
     wanted = request(**fields)
     differences = comparison.scenario_differences(scenario("true"), wanted)
     assert [each for each, _, _ in differences] == [place]

@@ -107,7 +107,7 @@ def test_every_part_of_json_has_the_line_it_is_written_on(data: Any, indent: int
 
 def parts(data: Any, place: tuple[int | str, ...]) -> list[tuple[tuple[int | str, ...], Any]]:
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    return [(place, data), *(each for key, value in inner for each in parts(value, (*place, key)))]
+    return [(place, data), *(part for key, value in inner for part in parts(value, (*place, key)))]
 
 
 def test_invalid_json_is_refused_with_its_line() -> None:

@@ -40,7 +40,7 @@ def told(text: str) -> str:
 
 def test_a_good_file_is_read() -> None:
     found = located_values.validate(located_values.read_yaml(PATH, GOOD), ScenarioFile)
-    assert [each.name for each in found.scorers] == ["one", "two"]
+    assert [scorer.name for scorer in found.scorers] == ["one", "two"]
     assert found.isolation == "clean"
 
 
@@ -93,7 +93,7 @@ def test_a_good_file_is_read() -> None:
         ("  kind: test", "\tkind: test", 17, "cannot start any token"),
     ],
 )
-def test_a_mistake_is_told_with_its_line(old: str, new: str, line: int, said: str) -> None:
+def test_a_mistake_is_reported_with_its_line(old: str, new: str, line: int, said: str) -> None:
     assert old in GOOD
     message = told(GOOD.replace(old, new, 1))
     assert message.startswith(f"scenario.yaml:{line}: "), message
@@ -117,7 +117,7 @@ def test_invalid_scenario_file_is_refused(text: str, said: str) -> None:
     assert said in told(text)
 
 
-def test_all_mistakes_are_told_up_to_a_limit() -> None:
+def test_all_mistakes_are_reported_up_to_a_limit() -> None:
     message = told(
         "name: ''\nscorers: []\nisolation: x\nnop_score: 7\nscorer_timeout_sec: 0\nmetadata: 1\n"
         "reference: /x\n"

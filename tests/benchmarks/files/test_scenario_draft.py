@@ -165,7 +165,9 @@ def test_a_whole_folder_becomes_a_request(tmp_path: Path) -> None:
         writing_command(StartingFile("data/table.csv", b"a,b\r\n"), "/srv/app"),
         "make prepare",
     ]
-    scorers = {each.name: each.scorer for each in request.scoring_contract.scoring_function_parameters}
+    scorers = {
+        parameter.name: parameter.scorer for parameter in request.scoring_contract.scoring_function_parameters
+    }
     assert scorers["a"] == {"type": "bash_script_scorer", "bash_script": "echo 1\n"}
     assert scorers["c"]["requirements_contents"] == "numpy\n"
     assert scorers["d"] == {
@@ -292,7 +294,7 @@ def test_starting_files_and_test_files_are_bounded(tmp_path: Path) -> None:
     assert "more than 1000 files" in refused(many)
 
 
-def test_text_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_invalid_text_is_refused(tmp_path: Path) -> None:
     made = folder(tmp_path / "it")
     put(made, "problem.md", b"\xff\xfe")
     assert "not UTF-8" in refused(made)

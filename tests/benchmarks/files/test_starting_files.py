@@ -23,7 +23,7 @@ def test_files_are_as_their_commands_would_leave_them(server: RunningServer) -> 
         StartingFile("link", b"through\n"),
     ]
     commands = [f"mkdir -p {FOLDER} && cd {FOLDER} && echo long before > target && ln -s target link"]
-    commands += [writing_command(each, FOLDER) for each in files]
+    commands += [writing_command(file, FOLDER) for file in files]
     with client_of(server) as client:
         devbox = create(client, launch_parameters={"launch_commands": commands})
         shown = f"cd {FOLDER} && stat -c '%n %a %U' plain deep/program open target && od -An -c plain"
@@ -34,8 +34,8 @@ def test_files_are_as_their_commands_would_leave_them(server: RunningServer) -> 
     assert printed.splitlines()[:4] == modes
     assert printed.endswith("\nran\nthrough\n")
     # What the host's way to a file does not give is left to the command.
-    assert [each["cmd"] for each in logs if "base64" in (each.get("cmd") or "")] == [commands[3]]
-    assert f"wrote {FOLDER}/plain" in [each.get("message") for each in logs]
+    assert [log["cmd"] for log in logs if "base64" in (log.get("cmd") or "")] == [commands[3]]
+    assert f"wrote {FOLDER}/plain" in [log.get("message") for log in logs]
 
 
 def test_a_file_that_cannot_be_written_fails_as_its_command_does(server: RunningServer) -> None:

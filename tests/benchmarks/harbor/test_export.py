@@ -56,7 +56,7 @@ def graded(
     work, logs = tmp_path / "work", tmp_path / "logs"
     work.mkdir(exist_ok=True)
     view = scenario(scorers, environment_parameters={"working_directory": str(work)})
-    given = [each.scorer for each in view.scoring_contract.scoring_function_parameters]
+    given = [parameter.scorer for parameter in view.scoring_contract.scoring_function_parameters]
     programs = replace(programs, shipped=task_export.shipped_graders(given, attachments or {}, seconds))
     tree = export.make_task(view, ExportParts(programs=programs))
     folder = written(tree, tmp_path / "task")

@@ -59,7 +59,7 @@ def test_a_registry_is_read_and_says_what_to_fetch(tmp_path: Path) -> None:
     )
 
 
-def test_versions_are_found_or_told(tmp_path: Path) -> None:
+def test_versions_are_found_or_listed_in_the_error(tmp_path: Path) -> None:
     found = read_registry(registry(tmp_path, *(dataset(version) for version in ("1.9", "1.10", "old"))))
     assert found.find("some-set").version == "1.10"
     assert found.find("some-set@old").version == "old"

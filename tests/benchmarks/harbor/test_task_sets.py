@@ -27,7 +27,7 @@ def read(folder: Path, work: Path) -> list[ScenarioDraft | BrokenItem]:
         ('[environment]\ndocker_image = "--platform=x a"\n', "", "environment.docker_image"),
     ],
 )
-def test_a_task_that_does_not_fit_is_told_and_the_rest_goes_on(
+def test_a_task_that_does_not_fit_is_reported_and_the_rest_goes_on(
     tmp_path: Path, toml: str, dockerfile: str, told: str
 ) -> None:
     writer = TaskWriter(tmp_path / "tasks", "base")
@@ -39,7 +39,7 @@ def test_a_task_that_does_not_fit_is_told_and_the_rest_goes_on(
     assert isinstance(good, ScenarioDraft)
 
 
-def test_tasks_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+def test_tasks_of_the_same_name_are_distinguished(tmp_path: Path) -> None:
     writer = TaskWriter(tmp_path / "tasks", "base")
     for name in ("go/same", "go/other", "rust/same", "deep/rust/same"):
         path = writer.write(name, Task(toml='[environment]\ndocker_image = "base"\n'))

@@ -24,7 +24,7 @@ def test_written_toml_reads_back_unchanged(data: dict[str, Any]) -> None:
     assert tomllib.loads(dump(data)) == data
 
 
-def test_nothing_is_written_of_what_is_none() -> None:
+def test_values_of_none_are_not_written() -> None:
     data = {
         "b": {"c": 1, "d": None},
         "steps": [{"name": "one", "user": None}],

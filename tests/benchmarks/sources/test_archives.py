@@ -85,7 +85,7 @@ def test_member_that_leads_out_is_refused(tmp_path: Path, members: list[Member],
 
 
 @pytest.mark.parametrize(("name", "mode"), [("a.tar", "w"), ("a.tar.gz", "w:gz"), ("a.tar.xz", "w:xz")])
-def test_half_an_archive_is_told(tmp_path: Path, name: str, mode: str) -> None:
+def test_half_an_archive_is_reported(tmp_path: Path, name: str, mode: str) -> None:
     given = tar(tmp_path / name, ("file", tarfile.REGTYPE, os.urandom(100_000)), mode=mode)
     given.write_bytes(given.read_bytes()[:50_000])
     with pytest.raises(DatasetError, match="half-downloaded"):

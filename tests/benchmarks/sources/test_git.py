@@ -91,7 +91,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path, repository: Reposit
     assert not [path for path in tmp_path.rglob("*") if path.name == "task.toml"]
 
 
-def test_a_branch_is_remembered_for_when_nobody_answers(tmp_path: Path, repository: Repository) -> None:
+def test_a_branch_is_remembered_while_its_server_is_away(tmp_path: Path, repository: Repository) -> None:
     copy = tmp_path / "copy"
     subprocess.run(["git", "clone", "--quiet", "--bare", str(repository.path), str(copy)], check=True)
     tree = GitTree(f"file://{copy}", "main")
@@ -198,7 +198,7 @@ def test_credentials_reach_who_asks_for_them(tmp_path: Path) -> None:
     assert "very-secret" not in told.value.message
 
 
-def test_without_git_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_it_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DatasetError, match="no git on this machine"):
         git.resolve_tree("https://host.example/owner/name@v1")

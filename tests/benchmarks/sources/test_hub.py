@@ -81,7 +81,7 @@ def test_interrupted_download_is_resumed(tmp_path: Path, hub: Hub) -> None:
     noted = Noted()
     folder = fetch(source(), tmp_path, noted, limits=QUICK)
     assert (folder / PATH).read_bytes() == CONTENT
-    assert [each.range for each in hub.downloads] == [None, "bytes=1000-", "bytes=1500-"]
+    assert [download.range for download in hub.downloads] == [None, "bytes=1000-", "bytes=1500-"]
     assert (noted.count, noted.ended) == (len(CONTENT), 1)
 
 
@@ -100,7 +100,7 @@ def test_complete_partial_file_is_not_fetched_again(tmp_path: Path, hub: Hub) ->
     partial.write_bytes(CONTENT)
     partial.with_name(partial.name + ".etag").write_text(f'"{hashlib.sha256(CONTENT).hexdigest()}"')
     assert (fetch(source(), tmp_path, SilentProgress()) / PATH).read_bytes() == CONTENT
-    assert [each.range for each in hub.downloads] == [f"bytes={len(CONTENT)}-"]
+    assert [download.range for download in hub.downloads] == [f"bytes={len(CONTENT)}-"]
 
 
 def test_a_hub_without_ranges_starts_anew(tmp_path: Path, hub: Hub) -> None:
@@ -115,7 +115,7 @@ def test_a_hub_without_tags_starts_anew(tmp_path: Path, hub: Hub) -> None:
     hub.tags = hub.large = False
     hub.faults.append(Fault(cut_after=1000))
     assert (fetch(source(), tmp_path, SilentProgress(), limits=QUICK) / PATH).read_bytes() == CONTENT
-    assert [each.range for each in hub.downloads] == [None, None]
+    assert [download.range for download in hub.downloads] == [None, None]
 
 
 def test_a_file_that_changed_meanwhile_starts_anew(tmp_path: Path, hub: Hub) -> None:
@@ -125,23 +125,23 @@ def test_a_file_that_changed_meanwhile_starts_anew(tmp_path: Path, hub: Hub) -> 
     other = bytes(reversed(CONTENT))
     hub.put(DATASET, {PATH: other})
     assert (fetch(source(), tmp_path, SilentProgress(), limits=QUICK) / PATH).read_bytes() == other
-    assert [each.range for each in hub.downloads] == [None, "bytes=1000-", None]
+    assert [download.range for download in hub.downloads] == [None, "bytes=1000-", None]
 
 
-def test_a_wrong_checksum_is_told_and_nothing_is_kept(tmp_path: Path, hub: Hub) -> None:
+def test_a_wrong_checksum_is_reported_and_nothing_is_kept(tmp_path: Path, hub: Hub) -> None:
     said = refused(source("0" * 64), tmp_path)
     assert "should have 0000" in said
     assert hashlib.sha256(CONTENT).hexdigest() in said
     assert not list(tmp_path.rglob("*.jsonl*"))
 
 
-def test_the_checksum_that_the_hub_tells_counts_where_none_is_pinned(tmp_path: Path, hub: Hub) -> None:
+def test_the_hubs_checksum_counts_without_a_pinned_one(tmp_path: Path, hub: Hub) -> None:
     hub.faults.append(Fault(wrong=True))
     assert hashlib.sha256(CONTENT).hexdigest() in refused(source(), tmp_path)
     assert (fetch(source(), tmp_path, SilentProgress()) / PATH).read_bytes() == CONTENT
 
 
-def test_a_wrong_size_is_told(tmp_path: Path) -> None:
+def test_a_wrong_size_is_reported(tmp_path: Path) -> None:
     assert f"has {len(CONTENT)} bytes there, and should have" in refused(source(size=10**9), tmp_path)
     assert "larger than 10 bytes" in refused(source(size=10), tmp_path)
 
@@ -171,17 +171,17 @@ def test_private_dataset_is_not_called_gated(tmp_path: Path, hub: Hub) -> None:
     assert "is private, or not there" in refused(source(), tmp_path)
 
 
-def test_a_token_opens_what_is_gated(tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_opens_gated_data(tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.token = TOKEN
     fetch(source(gated=True), tmp_path / "given", SilentProgress(), TOKEN)
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     fetch(source(gated=True), tmp_path / "set", SilentProgress())
-    assert [each.token for each in hub.downloads] == [TOKEN, TOKEN]
+    assert [download.token for download in hub.downloads] == [TOKEN, TOKEN]
 
 
-def test_a_token_is_not_shown_where_nobody_asks_for_it(tmp_path: Path, hub: Hub) -> None:
+def test_a_token_is_not_sent_without_a_request(tmp_path: Path, hub: Hub) -> None:
     fetch(source(), tmp_path, SilentProgress(), TOKEN)
-    assert [each.token for each in hub.downloads] == [None]
+    assert [download.token for download in hub.downloads] == [None]
 
 
 def test_a_token_does_not_travel_to_another_host(tmp_path: Path, hub: Hub) -> None:
@@ -194,8 +194,11 @@ def test_a_token_does_not_travel_to_another_host(tmp_path: Path, hub: Hub) -> No
         other.faults.append(Fault(cut_after=700))
         folder = fetch(source(gated=True), tmp_path, SilentProgress(), TOKEN, QUICK)
         assert (folder / PATH).read_bytes() == CONTENT
-        assert [(each.token, each.range) for each in other.downloads] == [(None, None), (None, "bytes=700-")]
-    assert {each.token for each in hub.downloads} == {TOKEN}
+        assert [(download.token, download.range) for download in other.downloads] == [
+            (None, None),
+            (None, "bytes=700-"),
+        ]
+    assert {download.token for download in hub.downloads} == {TOKEN}
 
 
 def test_the_checksum_is_the_hubs_word_not_that_of_where_files_lie(tmp_path: Path, hub: Hub) -> None:
@@ -232,7 +235,7 @@ def test_passing_failures_are_tried_again(tmp_path: Path, hub: Hub, status: int)
     assert f"answered {status}; tried 3 times" in said
 
 
-def test_other_answers_are_told(tmp_path: Path, hub: Hub) -> None:
+def test_other_answers_are_reported(tmp_path: Path, hub: Hub) -> None:
     hub.faults.append(Fault(status=418))
     assert "the hub answered 418" in refused(source(), tmp_path)
 
@@ -298,13 +301,13 @@ def test_a_branch_is_looked_up_and_remembered(
         fetch(branch, tmp_path / "empty", SilentProgress(), limits=QUICK)
 
 
-def test_a_branch_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_branch_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="revision lost"):
         fetch(HubDataset(DATASET, "lost", (SourceFile(PATH),)), tmp_path, SilentProgress())
 
 
 @pytest.mark.parametrize("answer", [b"[]", b'{"sha": "../.."}', b"{", b'{"sha": 1}'])
-def test_a_commit_that_is_none_is_refused(tmp_path: Path, hub: Hub, answer: bytes) -> None:
+def test_an_invalid_commit_is_refused(tmp_path: Path, hub: Hub, answer: bytes) -> None:
     hub.revision_answer = answer
     with pytest.raises(DatasetError, match="did not say which commit"):
         fetch(HubDataset(DATASET, "main", (SourceFile(PATH),)), tmp_path, SilentProgress())
@@ -320,9 +323,7 @@ def test_a_token_is_not_sent_in_the_clear(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "address", ["ftp://host", "host", "https://", "https://name:word@host", "http://[::"]
 )
-def test_an_address_that_is_none_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
+def test_an_invalid_address_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setenv("HF_ENDPOINT", address)
     said = refused(source(), tmp_path)
     assert "HF_ENDPOINT" in said
@@ -359,7 +360,7 @@ def test_a_checksum_looks_like_one() -> None:
         SourceFile("a", sha256="abc")
 
 
-def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "hub").write_text("in the way")
     with pytest.raises(DatasetError, match="BENCHYARD_DATASETS"):
         fetch(source(), tmp_path, SilentProgress())

@@ -139,7 +139,9 @@ def test_a_folder_of_the_task_repository(tmp_path: Path) -> None:
         ({"problem_statement": 7}, "problem_statement"),
     ],
 )
-def test_a_bad_row_is_told_and_the_others_go_on(changes: dict[str, Any], reason: str, tmp_path: Path) -> None:
+def test_a_bad_row_is_reported_and_the_others_go_on(
+    changes: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
     (tmp_path / "rows.jsonl").write_text(
         json.dumps(row(REPOSITORY, **{"instance_id": "tiny__words-2", **changes}))
         + "\n"
@@ -152,7 +154,7 @@ def test_a_bad_row_is_told_and_the_others_go_on(changes: dict[str, Any], reason:
 
 
 @pytest.mark.parametrize("name", ["swe-bench-verified", "swe-bench-pro"])
-def test_data_that_is_not_there_is_told(name: str, tmp_path: Path) -> None:
+def test_data_that_is_not_there_is_reported(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no rows"):
         read(name, tmp_path, tmp_path / "work")
     (tmp_path / "rows.jsonl").write_text('{"id": 1}\n')

@@ -95,7 +95,7 @@ def test_everything_below_a_stopped_supervisor_ends_when_its_time_is_over(held: 
     assert not any(Path(f"/proc/{pid}/exe").exists() for pid in held.below)
 
 
-def test_a_kill_that_the_supervisor_did_not_carry_out_is_told_as_one(held: Held) -> None:
+def test_a_kill_that_the_supervisor_did_not_carry_out_is_reported_as_a_kill(held: Held) -> None:
     held.take(b"")
     held.custody.expect_end()
     held.custody.end(SignalFreezer(everybody=False))
@@ -103,7 +103,7 @@ def test_a_kill_that_the_supervisor_did_not_carry_out_is_told_as_one(held: Held)
     assert (status.exit_status, status.timed_out, status.killed) == (137, False, True)
 
 
-def test_output_that_nobody_had_read_is_saved_up_to_its_limit(held: Held) -> None:
+def test_unread_output_is_saved_up_to_its_limit(held: Held) -> None:
     held.take(b"0123456789")
     os.kill(held.process.pid, signal.SIGKILL)
     status = held.status()

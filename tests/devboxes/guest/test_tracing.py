@@ -25,7 +25,7 @@ def test_no_filter_is_installed_for_a_processor_that_none_is_known_for() -> None
     assert tracing.listen(b"") is None
 
 
-def test_an_answer_that_fails_otherwise_is_told() -> None:
+def test_an_answer_that_fails_otherwise_is_reported() -> None:
     reader, writer = os.pipe()
     try:
         with pytest.raises(OSError, match="Inappropriate ioctl"):

@@ -37,7 +37,7 @@ def test_descriptors_arrive_beside_their_message(ends: tuple[socket.socket, sock
     os.close(descriptors[0])
 
 
-def test_the_end_of_a_connection_is_no_message(ends: tuple[socket.socket, socket.socket]) -> None:
+def test_the_end_of_a_connection_is_not_a_message(ends: tuple[socket.socket, socket.socket]) -> None:
     ends[0].close()
     assert wire.receive(ends[1]) == (None, [])
 

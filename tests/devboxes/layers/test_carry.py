@@ -107,7 +107,7 @@ def test_a_program_with_capabilities_is_left_out(systems: Path) -> None:
     assert told["refused"] == ["/task/program: it is a program with capabilities"]
 
 
-def test_a_path_that_nobody_has_leaves_no_trace(systems: Path) -> None:
+def test_an_unknown_path_leaves_no_trace(systems: Path) -> None:
     told = _carry(systems, "/no/such/place")
     assert (told["entries"], told["refused"]) == (0, [])
     assert list((systems / "layer").iterdir()) == []

@@ -100,7 +100,7 @@ def test_a_link_that_the_work_put_in_its_own_way_brings_nothing_over(systems: Pa
     assert any("on the way to it is a link" in line for line in told["refused"])
 
 
-def test_a_working_directory_that_leads_to_everything_is_none(systems: Path) -> None:
+def test_a_working_directory_that_leads_to_the_root_is_refused(systems: Path) -> None:
     for name in ("source", "onto"):
         (systems / name / "all").symlink_to("/")
     write(systems, "/etc/passwd")
@@ -120,7 +120,7 @@ def test_rights_are_dropped_and_links_are_kept(systems: Path) -> None:
     assert [line.partition(": ")[0] for line in told["refused"]] == [f"{HOME}/tool"]
 
 
-def test_more_than_can_be_is_told(systems: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_files_than_the_limit_are_reported(systems: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carry, "MOST_WORK_ENTRIES", 10)
     write(systems, *(f"{HOME}/{number}" for number in range(12)))
     assert "more than 10 files" in carried(systems, f"{HOME}/project")["exceeded"]

@@ -46,7 +46,7 @@ def test_a_merged_layer_shows_what_the_layers_showed(stack: list[list[Step]]) ->
 @as_root
 @settings(max_examples=25, deadline=None, phases=PHASES)
 @given(STACKS)
-def test_merging_what_was_merged_changes_nothing(stack: list[list[Step]]) -> None:
+def test_merging_again_changes_nothing(stack: list[list[Step]]) -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         folder = Path(name)
         layers = build(folder, stack)

@@ -97,7 +97,7 @@ def test_holes_are_not_packed_and_come_back_as_holes(layer: Path, tmp_path: Path
         assert file.read(7) == b"middle\0"
 
 
-def test_attributes_times_and_names_that_are_no_text_survive(layer: Path) -> None:
+def test_attributes_times_and_names_that_are_not_text_survive(layer: Path) -> None:
     name = os.fsencode(layer) + b"/\xff\xfe name"
     os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
     (layer / "dated").touch()

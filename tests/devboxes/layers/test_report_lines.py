@@ -22,7 +22,7 @@ def test_a_report_is_read_as_it_was_written_and_is_plain_json(items: list[Any]) 
     assert (facts, found) == ({**FACTS, "changes": []}, items)
 
 
-def test_a_report_that_is_cut_is_none() -> None:
+def test_a_cut_report_is_invalid() -> None:
     file = io.StringIO()
     report_lines.write(file, FACTS, "changes", ["one", "two"])
     lines = file.getvalue().splitlines(keepends=True)

@@ -186,7 +186,7 @@ def test_trees_deeper_than_a_path_can_name_are_copied_measured_and_removed(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_names_that_are_no_text_survive(source: Path, tmp_path: Path) -> None:
+def test_names_that_are_not_text_survive(source: Path, tmp_path: Path) -> None:
     name = b"\xff\xfe name"
     os.close(os.open(os.fsencode(source) + b"/" + name, os.O_CREAT | os.O_WRONLY))
     copy_tree(str(source), str(tmp_path / "copy"))

@@ -112,7 +112,7 @@ def test_modes_times_and_kinds_are_kept(unpack: Callable[..., Path]) -> None:
 
 
 @as_root
-def test_owners_are_applied_unless_told_otherwise(tmp_path: Path, target: Path) -> None:
+def test_owners_are_applied_by_default(tmp_path: Path, target: Path) -> None:
     archive = tar(
         tmp_path / "a",
         member("d", tarfile.DIRTYPE, uid=1000, gid=1001),

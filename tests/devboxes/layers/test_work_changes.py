@@ -110,7 +110,7 @@ def disks(tmp_path: Path) -> tuple[Path, Path]:
 def test_hostile_names_and_contents_become_a_patch_that_git_applies(
     disks: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    work, base = (each / WORK[1:] for each in disks)
+    work, base = (disk / WORK[1:] for disk in disks)
     names = [b"plain", b"two words", b'"quoted"', b"new\nline", b"\xff\x1b[31m", b"-rf", b"a\tb", b"a/b/../c"]
     for at, name in enumerate(names[:-1]):
         (work / os.fsdecode(name)).write_bytes(b"after\r\nno end %d" % at)
@@ -135,7 +135,7 @@ def test_hostile_names_and_contents_become_a_patch_that_git_applies(
     assert b"root:" not in diff
 
 
-def test_what_is_no_file_is_named_and_never_opened(disks: tuple[Path, Path], tmp_path: Path) -> None:
+def test_other_things_than_files_are_named_and_never_opened(disks: tuple[Path, Path], tmp_path: Path) -> None:
     work = disks[0] / WORK[1:]
     os.mkfifo(work / "pipe")
     with socket.socket(socket.AF_UNIX) as listening:
@@ -160,7 +160,7 @@ def test_what_is_no_file_is_named_and_never_opened(disks: tuple[Path, Path], tmp
 def test_a_folder_that_hides_those_below_it_deletes_what_they_had(
     disks: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    work, base = (each / WORK[1:] for each in disks)
+    work, base = (disk / WORK[1:] for disk in disks)
     for layer, name in ((base, "old"), (base, "kept"), (work, "kept"), (work, "new")):
         (layer / "folder").mkdir(exist_ok=True)
         (layer / "folder" / name).write_text("same")
@@ -225,7 +225,7 @@ def test_a_hundred_thousand_files_are_listed_in_pages_and_more_are_counted(
     assert listed(examined(tmp_path, disks, disks[1:]))["truncated"] == "more than 100 entries were changed"
 
 
-def test_the_work_is_told_from_what_lies_beside_it(disks: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_work_is_distinguished_from_files_beside_it(disks: tuple[Path, Path], tmp_path: Path) -> None:
     for path in (
         f"{WORK}/a",
         f"{WORK}/.env",

@@ -172,7 +172,7 @@ def test_too_large_install_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     run(tmp_path, test, "native")
 
 
-def test_a_mistake_of_ours_is_a_failure_and_nobody_seems_cancelled(
+def test_a_mistake_of_ours_is_a_failure_and_not_a_cancellation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No names: going through them is a mistake that nobody foresaw.
@@ -228,7 +228,7 @@ def test_installed_agent_in_use_is_not_trimmed(tmp_path: Path, monkeypatch: pyte
     run(tmp_path, test, "native")
 
 
-def test_registries_of_this_machine_are_told_without_what_opens_them(tmp_path: Path) -> None:
+def test_registries_of_this_machine_are_reported_without_what_opens_them(tmp_path: Path) -> None:
     (tmp_path / ".config/pip").mkdir(parents=True)
     (tmp_path / ".config/pip/pip.conf").write_text(
         "[global]\nindex-url = https://index.test/simple\nextra-index-url = file:///x https://more.test/s\n"

@@ -84,7 +84,7 @@ def test_a_version_is_settled_when_a_job_is_made(name: str) -> None:
         public.choose(name, None, {"no_such": "x"})
 
 
-def test_those_without_versions_have_none() -> None:
+def test_agents_without_versions_list_none() -> None:
     assert public.choose("nop", None, {}) == AgentChoice(name="nop")
     assert public.record(AgentChoice(name="nop")) is None
     with pytest.raises(UsageError, match="no versions to choose from"):

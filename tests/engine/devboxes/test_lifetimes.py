@@ -28,7 +28,7 @@ def test_a_clock_that_was_set_back_gives_nobody_more_than_all_of_the_time() -> N
     assert seconds_left(running(keep_alive_time_seconds=5), -24 * HOUR) == 5
 
 
-def test_a_devbox_lives_an_hour_from_when_it_runs_unless_told_otherwise() -> None:
+def test_a_devbox_lives_an_hour_from_its_start_by_default() -> None:
     assert not is_expired(running(), HOUR + 999)
     assert is_expired(running(), HOUR + 1000)
     assert is_expired(running(keep_alive_time_seconds=5), 6000)

@@ -51,7 +51,7 @@ def test_every_value_that_a_devbox_was_started_with_is_known(tmp_path: Path) -> 
     run(tmp_path, later)
 
 
-def test_of_a_devbox_that_nobody_knows_only_the_named_secrets_are_known(tmp_path: Path) -> None:
+def test_an_unknown_devbox_has_only_the_named_secrets(tmp_path: Path) -> None:
     async def scenario(engine: Engine, tools: EngineContext) -> None:
         await started(engine, tools)
         assert await hidden(tools, "dbx_nobody") == set()
@@ -60,7 +60,7 @@ def test_of_a_devbox_that_nobody_knows_only_the_named_secrets_are_known(tmp_path
     run(tmp_path, scenario)
 
 
-def test_a_devbox_without_secrets_keeps_none(tmp_path: Path) -> None:
+def test_a_devbox_without_secrets_stores_none(tmp_path: Path) -> None:
     async def scenario(engine: Engine, tools: EngineContext) -> None:
         devbox = await engine.devboxes.create(Caller("dbx_1"), DevboxRequest())
         assert devbox.given is None

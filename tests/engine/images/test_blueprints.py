@@ -19,7 +19,7 @@ from benchyard.hosts import leaks
 from benchyard.hosts.host import ExecRequest
 from benchyard.images.aliases import Aliases
 from benchyard.images.builders.base import Builder, BuildRecipe, BuiltImage, Log
-from benchyard.images.store import Image, ImageStore, Label
+from benchyard.images.store import Image, ImageIdentity, ImageStore
 from benchyard.models.blueprints import Blueprint, BlueprintRequest, BlueprintStatus
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.models.images import AliasView, ImageImportRequest
@@ -46,10 +46,10 @@ class SmallBuilder(Builder):
         self.fails: BuildFailed | None = None
         self.parent = "host"
 
-    async def pull(self, reference: str, label: Label, log: Log) -> Image:
+    async def pull(self, reference: str, identity: ImageIdentity, log: Log) -> Image:
         raise BuildFailed(f"there is no registry here to get {reference} from")
 
-    async def build(self, recipe: BuildRecipe, label: Label, log: Log) -> BuiltImage:
+    async def build(self, recipe: BuildRecipe, identity: ImageIdentity, log: Log) -> BuiltImage:
         self.recipes.append(recipe)
         self.contexts.append(_content(recipe.context))
         self.under_way += 1
@@ -67,7 +67,7 @@ class SmallBuilder(Builder):
             changes.chmod(0o755)
             (changes / "recipe").write_text(recipe.dockerfile)
             parent = await self.images.get(next(iter(recipe.bases.values()), self.parent))
-            made = await self.images.add_layer(parent, changes, label.id, move=True, kind="image")
+            made = await self.images.add_layer(parent, changes, identity.id, move=True, kind="image")
         return BuiltImage(made, {"ubuntu:22.04": "debian"})
 
 

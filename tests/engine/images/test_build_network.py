@@ -12,7 +12,7 @@ from benchyard.engine.network.policies import PROXY_PORT
 from benchyard.errors import NotSupported, NotYet, UsageError
 from benchyard.hosts import leaks
 from benchyard.images.builders.base import BuildRecipe, BuiltImage, Log
-from benchyard.images.store import ImageStore, Label
+from benchyard.images.store import ImageIdentity, ImageStore
 from benchyard.models.blueprints import BlueprintStatus
 from benchyard.models.network_policies import NetworkPolicyChange
 from tests.engine.images.test_blueprints import SmallBuilder, ended, made, said
@@ -35,14 +35,14 @@ class BuilderWithDoors(SmallBuilder):
         self.gate: Gate | None = None
         self.served: list[str] = []
 
-    async def build(self, recipe: BuildRecipe, label: Label, log: Log) -> BuiltImage:
+    async def build(self, recipe: BuildRecipe, identity: ImageIdentity, log: Log) -> BuiltImage:
         if recipe.door is None:
-            return await super().build(recipe, label, log)
+            return await super().build(recipe, identity, log)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             async with recipe.door.serve(listener.fileno()):
                 assert self.gate is not None
                 self.served = list(self.gate.serving)
-                return await super().build(recipe, label, log)
+                return await super().build(recipe, identity, log)
 
 
 def listed(port: int) -> dict[str, Any]:

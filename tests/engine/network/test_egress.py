@@ -177,7 +177,7 @@ def test_a_list_outlives_its_policy_the_server_and_a_rest(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("allow_all", "expected"), [(False, "no way"), (True, "page")])
-def test_a_policy_without_rules_is_no_network_and_one_for_all_is_the_hosts(
+def test_a_policy_without_rules_gives_no_network_and_one_for_all_the_hosts(
     tmp_path: Path, allow_all: bool, expected: str
 ) -> None:
     async def scenario(engine: Engine, tools: EngineContext) -> None:
@@ -238,7 +238,7 @@ def test_the_door_of_a_room_is_open_as_long_as_its_scorer_works(tmp_path: Path) 
             await engine.scenarios.create(Caller("scn_1"), ScenarioRequest.model_validate(body))
             await engine.scenario_runs.start(Caller("run_1"), ScenarioRunRequest(scenario_id="scn_1"))
             await engine.scenario_runs.score("run_1")
-            over = await engine.scenario_runs.settled("run_1")
+            over = await engine.scenario_runs.wait_until_settled("run_1")
             assert over.result is not None
             assert (over.result.score, over.result.network) == (1.0, "allow-list"), over.result
             await tools.work.settle("room/")

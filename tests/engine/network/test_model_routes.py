@@ -48,7 +48,7 @@ def test_the_key_of_an_upstream_of_ones_own_is_kept_from_devboxes_too(tmp_path: 
     run(tmp_path, scenario)
 
 
-def test_the_key_of_an_upstream_of_ones_own_is_no_plain_variable(tmp_path: Path) -> None:
+def test_the_key_of_an_upstream_of_ones_own_is_not_a_plain_variable(tmp_path: Path) -> None:
     async def scenario(_engine: Engine, tools: EngineContext) -> None:
         await keep(tools, "VLLM_API_KEY")
         asked = config(environment_variables={"VLLM_API_KEY": KEY})
@@ -69,7 +69,7 @@ def test_an_agent_that_has_nothing_to_do_with_the_gateway_gets_all_its_secrets(t
     run(tmp_path, scenario)
 
 
-def test_a_key_that_the_server_keeps_for_all_jobs_is_taken_out_of_what_is_told(tmp_path: Path) -> None:
+def test_a_key_that_the_server_keeps_for_all_jobs_is_taken_out_of_messages(tmp_path: Path) -> None:
     """A provider that does not like a key may repeat it in its complaint."""
 
     async def scenario(_engine: Engine, tools: EngineContext) -> None:

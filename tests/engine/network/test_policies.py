@@ -70,17 +70,17 @@ def test_a_rule_for_udp_alone_lets_nothing_through() -> None:
         {"allowed_cidrs": [{"cidr": "10.0.0.1/8"}]},
     ],
 )
-def test_rules_that_are_none_make_no_plan(fields: dict[str, Any]) -> None:
+def test_invalid_rules_make_no_plan(fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         plan_of(policy(**fields))
 
 
 def test_a_change_takes_the_place_of_what_it_gives_only() -> None:
     before = policy(allowed_hostnames=["a.test"], allow_agent_gateway=True)
-    after = before.changed(NetworkPolicyChange(allowed_hostnames=["b.test"]))
+    after = before.with_change(NetworkPolicyChange(allowed_hostnames=["b.test"]))
     assert (after.allowed_hostnames, after.allow_agent_gateway) == (["b.test"], True)
-    emptied = after.changed(NetworkPolicyChange(allowed_hostnames=[], allow_agent_gateway=False))
+    emptied = after.with_change(NetworkPolicyChange(allowed_hostnames=[], allow_agent_gateway=False))
     assert emptied == Egress()
-    everything = before.changed(NetworkPolicyChange(allow_all=True))
+    everything = before.with_change(NetworkPolicyChange(allow_all=True))
     assert everything.allow_devbox_to_devbox
     assert everything.allowed_hostnames == ["a.test"]

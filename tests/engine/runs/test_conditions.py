@@ -3,7 +3,7 @@
 from benchyard.engine.runs.conditions import Conditions
 
 
-def test_a_load_far_above_the_cores_is_told_once() -> None:
+def test_a_load_far_above_the_cores_is_reported_once() -> None:
     loads = iter((7.9, 35.2, 35.4, 8.1))
     conditions = Conditions(lambda: next(loads), 2)
     conditions.look_at_load("when the work ended")

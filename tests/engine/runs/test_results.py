@@ -82,7 +82,7 @@ def test_tries_score_what_the_last_one_does() -> None:
     assert (result.score, result.round, rounds.next) == (1.0, 2, None)
 
 
-def test_several_scorers_are_told_apart_and_those_that_are_content_say_nothing() -> None:
+def test_several_scorers_are_distinguished_and_those_that_are_content_say_nothing() -> None:
     scenario = a_scenario(tries=2)
     run = Rounds(scenario).run
     told = [

@@ -145,7 +145,7 @@ def test_only_what_is_taken_over_can_be_opened() -> None:
         ("/home/user", "/home/user", True),
     ],
 )
-def test_the_system_is_no_part_of_work_that_lies_above_it(folder: str, path: str, is_work: bool) -> None:
+def test_the_system_is_not_part_of_work_that_lies_above_it(folder: str, path: str, is_work: bool) -> None:
     assert WorkPaths((folder,)).has(path) == is_work
 
 

@@ -15,11 +15,11 @@ from benchyard.engine.trajectories.step_index import (
     LEFT_OUT,
     WHOLE_BYTES,
     IndexHead,
-    StepPlace,
+    StepSpan,
     find_steps,
     make_index,
     packed_table,
-    places_in,
+    spans_in,
 )
 from benchyard.gateway.trajectory.documents import document_text
 
@@ -34,16 +34,16 @@ class Indexed:
         self.file = make_index(io.BytesIO(stored), "trajectory.json", secrets)
         self.head, size = IndexHead.of(self.file[:HEAD_BYTES])
         self.steps = self.file if self.head.is_inside else stored
-        self.table = self.file[size : size + self.head.places_bytes]
-        packed = self.file[size + self.head.places_bytes :][: self.head.index_bytes]
+        self.table = self.file[size : size + self.head.table_bytes]
+        packed = self.file[size + self.head.table_bytes :][: self.head.index_bytes]
         self.index: dict[str, Any] = json.loads(gzip.decompress(packed)) if packed else {}
 
     @property
-    def places(self) -> list[StepPlace]:
-        return places_in(self.table)
+    def spans(self) -> list[StepSpan]:
+        return spans_in(self.table)
 
     def texts(self) -> list[bytes]:
-        return [self.steps[place.offset : place.offset + place.length] for place in self.places]
+        return [self.steps[span.offset : span.offset + span.length] for span in self.spans]
 
     def found(self, text: str, most: int = 100) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(
@@ -137,7 +137,7 @@ def test_secrets_over_the_edges_of_steps_and_in_names_are_left_out() -> None:
 def test_a_giant_step_has_a_short_form() -> None:
     giant = agent_step(2, message="é" * WHOLE_BYTES, tool_calls=[{"arguments": {"x": ["y" * 9000] * 500}}])
     made = Indexed(document_text(document(agent_step(1), giant)).encode())
-    small, cut = made.places
+    small, cut = made.spans
     assert (small.cut_length, json.loads(made.texts()[1])) == (0, giant)
     short = json.loads(made.file[cut.cut_offset : cut.cut_offset + cut.cut_length])
     assert cut.cut_length < WHOLE_BYTES / 3
@@ -174,7 +174,7 @@ def test_steps_are_found_by_any_text_in_them() -> None:
         (b'{"steps": 3}', "no list of steps"),
     ],
 )
-def test_what_is_no_trajectory_says_why(stored: bytes, told: str) -> None:
+def test_an_invalid_trajectory_has_its_reason(stored: bytes, told: str) -> None:
     assert told in str(Indexed(stored).head.reason)
 
 
@@ -197,7 +197,7 @@ def test_the_cost_of_the_first_and_the_last_step_does_not_grow_with_the_trajecto
     steps = [agent_step(number, reasoning_content=f"{number} " * 1000) for number in range(1, 1001)]
     stored = document_text(document(*steps)).encode()
     made = Indexed(stored)
-    read = HEAD_BYTES + made.head.index_bytes + 2 * 32 + made.places[0].length + made.places[-1].length
+    read = HEAD_BYTES + made.head.index_bytes + 2 * 32 + made.spans[0].length + made.spans[-1].length
     assert json.loads(made.texts()[0]) == steps[0]
     assert json.loads(made.texts()[-1]) == steps[-1]
     assert read < len(stored) / 100

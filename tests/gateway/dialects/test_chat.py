@@ -71,7 +71,7 @@ def test_a_stream_becomes_the_completion_that_would_have_been_answered_at_once()
     assert DIALECT.usage(answer) == TokenUsage(50, 9, 40, 0, 4)
 
 
-def test_calls_at_no_index_or_all_at_the_same_are_told_apart_by_their_ids() -> None:
+def test_calls_at_no_index_or_all_at_the_same_are_distinguished_by_their_ids() -> None:
     for index in (None, 0):
         events = [
             chunk(call(index, "a", "bash", "{}")),

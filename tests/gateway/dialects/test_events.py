@@ -6,7 +6,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchyard.gateway.dialects.model_answers import EventReader
+from benchyard.gateway.dialects.model_replies import EventReader
 
 STREAM = (
     b'\xef\xbb\xbfevent: message_start\r\ndata: {"n": 1}\r\n\r\n'

@@ -76,7 +76,7 @@ def test_only_so_many_connections_are_served_at_once() -> None:
     in_world(test, most_connections=3)
 
 
-def test_hosts_that_do_not_answer_are_told_apart_from_those_that_are_forbidden() -> None:
+def test_hosts_that_do_not_answer_are_distinguished_from_those_that_are_forbidden() -> None:
     async def test(world: World) -> None:
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
@@ -115,7 +115,7 @@ def test_the_next_address_of_a_name_is_tried() -> None:
         b"HTTP/1.1 200 OK\r\nX: " + b"x" * 99_000,
     ],
 )
-def test_an_answer_that_is_none_becomes_a_502(answer: bytes) -> None:
+def test_an_invalid_answer_becomes_a_502(answer: bytes) -> None:
     async def test(world: World) -> None:
         async def broken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")

@@ -164,7 +164,7 @@ def test_invalid_host_pattern_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["1.2.3.4", "0x7f.1", "::1", "*.1.2.3.4"])
-def test_an_address_is_no_rule_for_names(text: str) -> None:
+def test_an_address_is_not_a_rule_for_names(text: str) -> None:
     with pytest.raises(UsageError, match="allowed_cidrs"):
         pattern_of(text)
 

@@ -40,7 +40,7 @@ async def test_an_upstream_that_never_answers_is_given_up(tmp_path: Path) -> Non
 
 
 @live
-async def test_an_upstream_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_an_upstream_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     async with Station(tmp_path / "gateway") as station:
@@ -53,7 +53,7 @@ async def test_an_upstream_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 @live
-async def test_an_upstream_that_drops_the_connection_is_told(tmp_path: Path) -> None:
+async def test_an_upstream_that_drops_the_connection_is_reported(tmp_path: Path) -> None:
     async def drop(request: web.BaseRequest, _body: bytes) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.abort()
@@ -108,7 +108,7 @@ async def test_an_answer_that_breaks_off_breaks_off_for_the_agent_too(tmp_path: 
     ],
 )
 @live
-async def test_a_broken_stream_passes_as_it_is_and_counts_as_far_as_it_told(
+async def test_a_broken_stream_passes_unchanged_and_counts_its_reported_usage(
     tmp_path: Path, pieces: list[bytes], error: str, usage: TokenUsage | None
 ) -> None:
     async def answer(request: web.BaseRequest, _body: bytes) -> web.StreamResponse:

@@ -198,7 +198,7 @@ def test_invalid_answer_is_an_error(said: bytes) -> None:
 
 
 @pytest.mark.parametrize("said", [CHUNKED + b"5\r\nhello\r\n", WELL[:-1], CHUNKED + b"5\r\nhello\r\nz"])
-def test_an_answer_that_breaks_off_is_told_as_far_as_it_came(said: bytes) -> None:
+def test_an_answer_that_breaks_off_is_reported_as_far_as_it_came(said: bytes) -> None:
     async def test() -> None:
         pool = opened()
         async with Upstream(saying(said, ends=True)) as upstream:
@@ -225,7 +225,7 @@ def test_an_upstream_that_falls_silent_is_given_up() -> None:
     on_uvloop(test())
 
 
-def test_an_answer_that_nobody_takes_waits_at_the_upstream() -> None:
+def test_a_reply_that_is_not_read_waits_at_the_upstream() -> None:
     size = 32 * 1024 * 1024
     sent = 0
 

@@ -102,7 +102,7 @@ async def test_the_path_goes_below_the_upstreams_own_and_its_headers_are_set(tmp
 
 
 @live
-async def test_an_upstream_without_a_key_gets_none(tmp_path: Path) -> None:
+async def test_an_upstream_without_a_key_gets_no_key(tmp_path: Path) -> None:
     async with Station(tmp_path / "gateway") as station:
         await station.grant(upstreams={"anthropic": station.upstream(key=None)})
         assert (await station.ask()).status == 200

@@ -45,7 +45,7 @@ async def test_a_limit_is_waited_out_and_counted(tmp_path: Path, status: int) ->
 
 
 @live
-async def test_without_a_time_told_each_wait_is_longer(tmp_path: Path) -> None:
+async def test_without_a_requested_pause_each_wait_is_longer(tmp_path: Path) -> None:
     async with Station(tmp_path / "gateway") as station:
         await station.grant()
         scripted(station, iter([limited(), limited(), web.json_response(message())]))

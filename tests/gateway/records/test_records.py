@@ -189,7 +189,7 @@ async def test_a_call_that_cannot_be_kept_is_still_counted(tmp_path: Path) -> No
 
 
 @live
-async def test_text_that_is_none_is_kept_as_far_as_it_goes(tmp_path: Path) -> None:
+async def test_invalid_text_is_kept_as_far_as_it_goes(tmp_path: Path) -> None:
     """JSON can hold halves of characters, which no file can."""
 
     async def answer(_request: web.BaseRequest, _body: bytes) -> web.StreamResponse:
@@ -207,7 +207,7 @@ async def test_text_that_is_none_is_kept_as_far_as_it_goes(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a.db", "x" * 65, "é"])
-def test_an_id_is_no_path(tmp_path: Path, name: str) -> None:
+def test_an_id_is_not_a_path(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError):
         protocol.record_file(tmp_path, name)
 
@@ -218,7 +218,7 @@ def test_a_grant_is_sent_whole() -> None:
     assert protocol.grant_from_json(json.loads(json.dumps(protocol.grant_to_json(grant)))) == grant
 
 
-def test_a_record_that_was_begun_and_has_nothing_in_it_is_none(tmp_path: Path) -> None:
+def test_a_begun_record_without_calls_is_not_a_record(tmp_path: Path) -> None:
     file = tmp_path / "trial.db"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")

@@ -67,7 +67,7 @@ def test_claude_code_with_a_title_and_a_sub_agent() -> None:
     assert numbers(made) == [2, 3, 4, 5]
 
 
-def test_two_sub_agents_at_once_with_the_same_setting_are_told_apart() -> None:
+def test_two_sub_agents_at_once_with_the_same_setting_are_distinguished() -> None:
     main = Anthropic()
     main.user(PROMPT)
     tasks = ["Count the files in the source folder.", "Count the files in the tests folder."]
@@ -103,7 +103,7 @@ def test_a_sub_agent_of_a_sub_agent_is_inside_it() -> None:
     assert reference == [{"trajectory_id": inner["subagent_trajectories"][0]["trajectory_id"]}]
 
 
-def test_a_sub_agent_nobody_is_known_to_have_begun_is_kept_all_the_same() -> None:
+def test_a_sub_agent_without_a_known_origin_is_kept() -> None:
     main, other = Anthropic(), Anthropic("You check what was done.", ["Bash"])
     main.user(PROMPT)
     other.user("Look at everything.")
@@ -194,7 +194,7 @@ def test_gemini_cli_routes_first_and_calls_the_same_tool_twice_at_once() -> None
     assert [each["call"] for each in made["extra"]["side_calls"]] == [1]
 
 
-def test_goose_tells_calls_of_gemini_one_by_one_with_ids_of_its_own() -> None:
+def test_goose_sends_calls_of_gemini_one_by_one_with_its_own_ids() -> None:
     script = Gemini()
     script.user(PROMPT)
     calls = [next_call(script, 1, Said("I do both.", [("", "shell", {"n": 1}), ("", "shell", {"n": 2})]))]

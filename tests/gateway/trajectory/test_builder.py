@@ -122,7 +122,7 @@ def test_the_last_result_comes_from_elsewhere_if_no_request_carried_it(kind: typ
 
 
 @EVERY
-def test_a_request_that_nobody_answered_has_the_last_result(kind: type[Script]) -> None:
+def test_a_request_without_a_reply_has_the_last_result(kind: type[Script]) -> None:
     script = kind()
     script.user(PROMPT)
     calls = [next_call(script, 1, Said("", [("id-1", "run", {})]))]
@@ -134,7 +134,7 @@ def test_a_request_that_nobody_answered_has_the_last_result(kind: type[Script]) 
     assert made["extra"]["failed_calls"] == 1
 
 
-def test_no_calls_at_all_are_told_as_what_the_agent_was_told() -> None:
+def test_without_calls_the_trajectory_has_the_prompt() -> None:
     made = trajectory_of([], ABOUT)
     assert [(step["source"], step["message"]) for step in made["steps"]] == [("user", PROMPT)]
     assert made["final_metrics"]["total_cost_usd"] == 0
@@ -142,7 +142,7 @@ def test_no_calls_at_all_are_told_as_what_the_agent_was_told() -> None:
 
 
 @EVERY
-def test_calls_that_failed_are_counted_and_are_no_steps(kind: type[Script]) -> None:
+def test_calls_that_failed_are_counted_and_are_not_steps(kind: type[Script]) -> None:
     good = conversation(kind(), 2)
     request = good[0].request
     bad: dict[str, Any] = {"usage": None, "cost_usd": None}
@@ -159,7 +159,7 @@ def test_calls_that_failed_are_counted_and_are_no_steps(kind: type[Script]) -> N
 
 
 @EVERY
-def test_if_all_calls_failed_the_request_is_told(kind: type[Script]) -> None:
+def test_if_all_calls_failed_the_trajectory_has_the_request(kind: type[Script]) -> None:
     script = kind()
     script.user(PROMPT)
     made = trajectory_of([call(1, kind.dialect, script.request(), None, status=500)], TrajectoryOwner("a"))

@@ -148,7 +148,7 @@ def test_the_oldest_messages_may_be_dropped() -> None:
     assert told(made) == [f"user: {PROMPT}", *(f"agent: Say {number}" for number in range(1, 6))]
 
 
-def test_a_conversation_that_began_elsewhere_is_told_as_copied() -> None:
+def test_a_conversation_that_began_elsewhere_is_marked_as_copied() -> None:
     script = Chat()
     script.user("An older question.")
     script.answer(Said("An older answer.", [("old", "bash", {})]))

@@ -50,7 +50,7 @@ def is_finite(value: Any) -> bool:
 
 @KINDLY
 @given(DOCUMENTS, st.sampled_from([None, 2]))
-def test_a_document_is_the_same_json_whoever_wrote_it(document: dict[str, Any], indent: int | None) -> None:
+def test_a_document_is_the_same_json_from_every_writer(document: dict[str, Any], indent: int | None) -> None:
     text = document_text(document)
     if is_finite(document):
         assert json.loads(text) == document
@@ -118,7 +118,7 @@ def test_trajectories_nested_without_end_stay_whole() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b" \n", b'{"steps":["\xff"]}'])
-def test_files_that_are_no_text_are_refused(content: bytes) -> None:
+def test_files_that_are_not_text_are_refused(content: bytes) -> None:
     with pytest.raises(UsageError, match="the trajectory is"):
         document_of(content)
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchyard.gateway.calls import Call, TokenUsage
-from benchyard.gateway.dialects.entries import MOST_TEXT, Attachment, clean_text, iso_time, message_content
+from benchyard.gateway.dialects.entries import MOST_TEXT, MessageFile, clean_text, iso_time, message_content
 from benchyard.gateway.trajectory.atif import Trajectory
 from benchyard.gateway.trajectory.builder import TrajectoryOwner, trajectory_of
 from tests.gateway.trajectory.scripts import PROMPT, Anthropic, Chat, Said, call, next_call
@@ -101,7 +101,7 @@ EVENTS = st.sampled_from(["call", "result", "user", "fork", "compact", "fail", "
 
 @KINDLY
 @given(kind=st.sampled_from([Anthropic, Chat]), plot=st.lists(EVENTS, max_size=20))
-def test_every_call_is_told_exactly_once_whatever_agents_do(
+def test_every_call_is_shown_exactly_once_whatever_agents_do(
     kind: type[Anthropic] | type[Chat], plot: list[str]
 ) -> None:
     script, calls = kind(), list[Call]()
@@ -166,24 +166,24 @@ def test_half_a_character_is_replaced() -> None:
     assert clean_text("a\ud800b").encode() == b"a?b"
 
 
-def test_pictures_are_told_by_their_size_or_their_address() -> None:
+def test_pictures_are_described_by_their_size_or_their_address() -> None:
     script = Anthropic()
     script.user("Look:")
     source = {"type": "base64", "media_type": "image/png", "data": "A" * 400}
     script.messages[0]["content"].append({"type": "image", "source": source})
     made = trajectory_of([next_call(script, 1, Said("Nice."))], TrajectoryOwner("a"))
     assert made["steps"][1]["message"] == "Look:\n[image/png, 300 bytes]"
-    linked = Attachment("image", url="https://example.com/a.JPG?size=1")
+    linked = MessageFile("image", url="https://example.com/a.JPG?size=1")
     assert message_content(("See", linked)) == [
         {"type": "text", "text": "See"},
         {"type": "image", "source": {"media_type": "image/jpeg", "path": "https://example.com/a.JPG?size=1"}},
     ]
     assert (
-        message_content((Attachment("image", url="file:///etc/passwd"),)) == "[image at file:///etc/passwd]"
+        message_content((MessageFile("image", url="file:///etc/passwd"),)) == "[image at file:///etc/passwd]"
     )
 
 
-def test_arguments_that_are_no_json_are_kept_as_they_are() -> None:
+def test_arguments_that_are_not_json_are_kept_as_they_are() -> None:
     script = Chat()
     script.user(PROMPT)
     made = next_call(script, 1, Said("", [("a", "bash", {})]))
@@ -192,6 +192,6 @@ def test_arguments_that_are_no_json_are_kept_as_they_are() -> None:
     assert use["arguments"] == {"_raw": '{"command": '}
 
 
-def test_a_time_that_is_none_is_left_out() -> None:
+def test_an_invalid_time_is_left_out() -> None:
     assert iso_time(10**18) is None
     assert iso_time(0) == "1970-01-01T00:00:00.000+00:00"

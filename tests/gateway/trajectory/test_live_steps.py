@@ -116,7 +116,7 @@ def test_a_call_is_read_without_the_conversation_before_it(tmp_path: Path) -> No
     assert len([each for each in statements if "links" in each]) < 10
 
 
-def test_agents_at_work_side_by_side_are_told_in_the_order_of_their_ends(tmp_path: Path) -> None:
+def test_agents_at_work_side_by_side_are_reported_in_the_order_of_their_ends(tmp_path: Path) -> None:
     first, second = Chat(), Chat()
     first.user("the first task")
     second.user("the second task")
@@ -138,7 +138,7 @@ def test_agents_at_work_side_by_side_are_told_in_the_order_of_their_ends(tmp_pat
     assert told(late)[-1] == ("step", "I b.")
 
 
-def test_failed_calls_are_told_and_repeated_ones_add_nothing(tmp_path: Path) -> None:
+def test_failed_calls_are_reported_and_repeated_ones_add_nothing(tmp_path: Path) -> None:
     script = Anthropic()
     script.user(PROMPT)
     request = script.request()

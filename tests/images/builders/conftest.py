@@ -14,7 +14,7 @@ from benchyard.devboxes.local_trees import LocalTrees
 from benchyard.hosts.build_cgroups import BuildCgroups
 from benchyard.images.builders.base import Builder, BuildRecipe, BuiltImage
 from benchyard.images.builders.choice import BuilderChoice, open_builder
-from benchyard.images.store import ImageStore, Label
+from benchyard.images.store import ImageIdentity, ImageStore
 from benchyard.testing.container_engine import RunningEngine, missing
 from tests.images.conftest import make_machine
 
@@ -72,7 +72,9 @@ class Yard:
     def build(self, dockerfile: str, **options: Any) -> BuiltImage:
         self.lines.clear()
         recipe = BuildRecipe(dockerfile, **options)
-        return self.do(lambda _store, builder: builder.build(recipe, Label("made"), self.lines.append))
+        return self.do(
+            lambda _store, builder: builder.build(recipe, ImageIdentity("made"), self.lines.append)
+        )
 
     def places(self) -> list[Path]:
         """Where something of a build could lie: our folder, and the engine's where it has its own."""

@@ -177,7 +177,7 @@ RUN --mount=type=secret,id=TOKEN cat /run/secrets/TOKEN && test -n "$TOKEN"
     assert not MergedView(yard.layers(built)).find("run/secrets/TOKEN")
 
 
-def test_without_a_network_there_is_none(yard: Yard) -> None:
+def test_without_a_network_steps_reach_nothing(yard: Yard) -> None:
     dockerfile = f"FROM {BASE}\nRUN tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ' > /devices\n"
     built = yard.build(dockerfile, network=Network.NONE)
     assert read(yard, built, "devices") == b"lo\n"
@@ -238,7 +238,7 @@ EOF
     assert error.reason == "build_failed"
 
 
-def test_a_missing_source_is_told_without_paths_of_the_server(yard: Yard, tmp_path: Path) -> None:
+def test_a_missing_source_is_reported_without_paths_of_the_server(yard: Yard, tmp_path: Path) -> None:
     (tmp_path / "c").mkdir()
     error = failure(yard, f"FROM {BASE}\nCOPY nothing /\n", context=tmp_path / "c")
     assert error.message.startswith("Dockerfile line 2: ")

@@ -52,7 +52,7 @@ ERROR: failed to solve: process "/bin/sh -c first &&   second" did not complete 
 """
 
 
-def test_steps_are_told_with_what_they_print() -> None:
+def test_steps_are_reported_with_what_they_print() -> None:
     lines, progress = heard(NEWER)
     assert lines == [
         "[build] STEP 1/2: FROM base AS build",
@@ -66,7 +66,7 @@ def test_steps_are_told_with_what_they_print() -> None:
         "",
         "it is ***",
     ]
-    told, instruction = progress.told(1)
+    told, instruction = progress.failure(1)
     assert instruction is not None
     assert (instruction.first, told.exit_status, told.lines) == (6, 7, ["", "it is ***"])
 
@@ -97,7 +97,7 @@ def test_steps_are_told_with_what_they_print() -> None:
     ],
 )
 def test_problem_and_line_are_found(text: str, problem: str, line: int | None) -> None:
-    told, instruction = heard(text)[1].told(1)
+    told, instruction = heard(text)[1].failure(1)
     assert (told.problem, instruction.first if instruction else None) == (problem, line)
 
 
@@ -105,7 +105,7 @@ def test_a_command_of_several_lines_is_one_error() -> None:
     text = (
         '#5 [2/2] RUN <<EOF\n#5 ERROR: process "one\n#two\nthree" failed: exit code: 3\n------\nexit code: 4'
     )
-    told, instruction = heard(text, "FROM base\nRUN <<EOF\none\nEOF\n")[1].told(1)
+    told, instruction = heard(text, "FROM base\nRUN <<EOF\none\nEOF\n")[1].failure(1)
     assert told.exit_status == 3
     assert instruction is not None
     assert instruction.first == 2

@@ -17,7 +17,7 @@ from benchyard.hosts.build_cgroups import BuildCgroups
 from benchyard.images.builders.base import BuildRecipe, BuiltImage
 from benchyard.images.builders.choice import open_builder
 from benchyard.images.debian import make_debian
-from benchyard.images.store import ImageStore, Label
+from benchyard.images.store import ImageIdentity, ImageStore
 from benchyard.models.blueprints import BlueprintRequest
 from benchyard.models.devboxes import DevboxRequest
 from benchyard.testing.server import RunningServer
@@ -44,7 +44,7 @@ async def opened(data: Path) -> ImageStore:
 
 async def build(store: ImageStore, data: Path, recipe: BuildRecipe) -> BuiltImage:
     builder = await open_builder(store, data / "images", LocalTrees(), BuildCgroups(data / "images"))
-    return await builder.build(recipe, Label("made"), lambda _line: None)
+    return await builder.build(recipe, ImageIdentity("made"), lambda _line: None)
 
 
 def test_a_devbox_starts_from_what_was_built(tmp_path: Path, busybox: Path) -> None:
@@ -107,7 +107,7 @@ ENV PATH=/opt/venv/bin:$PATH
 
 
 @pytest.mark.slow
-def test_a_stand_in_is_built_on_and_told(tmp_path: Path) -> None:
+def test_a_stand_in_is_built_on_and_reported(tmp_path: Path) -> None:
     reference = f"python:{platform.python_version().rpartition('.')[0]}-slim"
     dockerfile = f"FROM {reference}\nRUN pip install --no-cache-dir iniconfig\nRUN apt-get update\n"
     with serving(tmp_path / "data") as client:

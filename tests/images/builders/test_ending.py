@@ -14,7 +14,7 @@ import pytest
 from benchyard.devboxes.shared import cgroups
 from benchyard.errors import BuildFailed
 from benchyard.images.builders.base import BuildLimits, BuildRecipe, BuiltImage
-from benchyard.images.store import Label
+from benchyard.images.store import ImageIdentity
 from tests.faults.chaos import kill
 from tests.images.builders.conftest import BASE, Yard
 
@@ -99,7 +99,7 @@ async def napping(yard: Yard) -> "asyncio.Task[BuiltImage]":
         if line == "asleep":
             asleep.set()
 
-    task = asyncio.create_task(builder.build(BuildRecipe(NAP), Label("never"), told))
+    task = asyncio.create_task(builder.build(BuildRecipe(NAP), ImageIdentity("never"), told))
     await asyncio.wait_for(asleep.wait(), PATIENCE_SECONDS)
     assert len(processes(yard)) >= 2
     return task
@@ -116,7 +116,7 @@ def test_cancelled_build_leaves_nothing(yard: Yard) -> None:
     asyncio.run(scene())
 
 
-def test_a_builder_that_is_killed_is_told_and_leaves_nothing(yard: Yard) -> None:
+def test_a_builder_that_is_killed_is_reported_and_leaves_nothing(yard: Yard) -> None:
     if yard.wanted.kind == "docker":
         pytest.skip("the engine is not ours to kill")
 
@@ -138,13 +138,13 @@ import asyncio, sys
 from pathlib import Path
 from benchyard.images.builders.base import BuildRecipe
 from benchyard.images.builders.choice import BuilderChoice
-from benchyard.images.store import Label
+from benchyard.images.store import ImageIdentity
 from tests.images.builders.conftest import Yard
 
 async def main():
     folder, machine, dockerfile, kind, host = sys.argv[1:]
     _, builder = await Yard(Path(folder), Path(machine), BuilderChoice(kind, host or None)).opened()
-    await builder.build(BuildRecipe(dockerfile), Label("never"), lambda line: print(line, flush=True))
+    await builder.build(BuildRecipe(dockerfile), ImageIdentity("never"), lambda line: print(line, flush=True))
 
 asyncio.run(main())
 """
@@ -180,7 +180,7 @@ def test_the_same_content_asked_for_at_once_is_built_once(yard: Yard, tmp_path: 
         logs: list[list[str]] = [[], []]
         first, second = await asyncio.gather(
             *(
-                builder.build(BuildRecipe(dockerfile, context=context), Label("twice"), log.append)
+                builder.build(BuildRecipe(dockerfile, context=context), ImageIdentity("twice"), log.append)
                 for context, log in zip(contexts, logs, strict=True)
             )
         )
@@ -198,7 +198,7 @@ def test_different_builds_run_beside_each_other(yard: Yard) -> None:
         _, builder = await yard.opened()
         recipes = [BuildRecipe(f"FROM {BASE}\nRUN echo {n} > /n\nRUN cat /n > /m\n") for n in range(4)]
         made = await asyncio.gather(
-            *(builder.build(each, Label("many"), lambda _line: None) for each in recipes)
+            *(builder.build(recipe, ImageIdentity("many"), lambda _line: None) for recipe in recipes)
         )
         assert len({built.image.layers for built in made}) == 4
 

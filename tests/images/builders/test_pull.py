@@ -11,7 +11,7 @@ from benchyard.errors import BuildFailed, UsageError
 from benchyard.images.builders.base import BuiltImage
 from benchyard.images.builders.choice import BuilderChoice
 from benchyard.images.merged_view import MergedView
-from benchyard.images.store import Label
+from benchyard.images.store import ImageIdentity
 from tests.images.archives import oci_folder, put_manifest
 from tests.images.builders.conftest import Yard
 from tests.images.conftest import make_machine
@@ -32,7 +32,9 @@ def layout(tmp_path: Path, busybox: Path) -> Path:
 def test_an_image_is_pulled_and_built_on(yard: Yard, layout: Path) -> None:
     with serving(layout) as registry:
         reference = f"{registry}/team/busybox:1"
-        image = yard.do(lambda _store, builder: builder.pull(reference, Label("pulled"), yard.lines.append))
+        image = yard.do(
+            lambda _store, builder: builder.pull(reference, ImageIdentity("pulled"), yard.lines.append)
+        )
         assert (image.user, image.working_directory, image.env["LANG"]) == ("daemon", "/srv", "C")
         assert MergedView(yard.layers(BuiltImage(image))).find("bin/busybox")
         again = f"{registry}/team/busybox:2"
@@ -44,12 +46,14 @@ def test_an_image_is_pulled_and_built_on(yard: Yard, layout: Path) -> None:
 def test_image_missing_in_a_registry_is_refused(yard: Yard, layout: Path) -> None:
     (layout / "index.json").write_text('{"manifests": [{"digest": "sha256:0"}]}')
     with serving(layout) as registry, pytest.raises(BuildFailed, match=r"cannot be had.*image alias"):
-        yard.do(lambda _store, builder: builder.pull(f"{registry}/no:1", Label("x"), yard.lines.append))
+        yard.do(
+            lambda _store, builder: builder.pull(f"{registry}/no:1", ImageIdentity("x"), yard.lines.append)
+        )
     with pytest.raises(UsageError):
-        yard.do(lambda _store, builder: builder.pull("No Reference", Label("x"), yard.lines.append))
+        yard.do(lambda _store, builder: builder.pull("No Reference", ImageIdentity("x"), yard.lines.append))
 
 
-def test_a_path_that_no_engine_can_use_is_told(tmp_path: Path, yard: Yard) -> None:
+def test_a_path_that_no_engine_can_use_is_reported(tmp_path: Path, yard: Yard) -> None:
     odd = Yard(tmp_path / "a,b", yard.machine, yard.wanted)
     with pytest.raises(BuildFailed, match="cannot be built below"):
         odd.build("FROM scratch\n")
@@ -66,10 +70,10 @@ def test_without_an_engine_it_says_how_to_get_one(
     with pytest.raises(BuildFailed, match=words):
         yard.build("FROM x\n")
     with pytest.raises(BuildFailed, match=words):
-        yard.do(lambda _store, builder: builder.pull("x", Label("x"), yard.lines.append))
+        yard.do(lambda _store, builder: builder.pull("x", ImageIdentity("x"), yard.lines.append))
 
 
-def test_a_builder_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_builder_is_refused(tmp_path: Path) -> None:
     yard = Yard(tmp_path / "images", make_machine(tmp_path / "machine"), BuilderChoice("make"))
     with pytest.raises(UsageError, match="choose one of auto, buildah, docker"):
         yard.build("FROM x\n")

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchyard import registry
 from benchyard.images.builders.base import BuildRecipe
 from benchyard.images.builders.choice import open_builder
-from benchyard.images.store import ImageStore, Label
+from benchyard.images.store import ImageStore, ImageIdentity
 
 DOCKERFILE = '''FROM base
 RUN echo one > /one && chown 33:33 /one && mkdir /d && touch /d/x
@@ -33,7 +33,7 @@ async def main(home):
         await store.import_archive(home / "base", "base")
         builder = await open_builder(store, home / "data/images", driver.trees)
         recipe = BuildRecipe(DOCKERFILE, secrets={"TOKEN": "hidden"})
-        built = await builder.build(recipe, Label("made"), print)
+        built = await builder.build(recipe, ImageIdentity("made"), print)
         for layer in store.rootfs(built.image).layers:
             print("layer", sorted(path.name for path in layer.iterdir()))
             if (layer / "one").exists():

@@ -38,7 +38,7 @@ def test_shared_work_runs_once_and_all_callers_hear_it() -> None:
     asyncio.run(scene())
 
 
-def test_it_goes_on_while_somebody_waits_and_ends_with_the_last() -> None:
+def test_it_goes_on_while_there_are_waiters_and_ends_with_the_last() -> None:
     async def scene() -> None:
         sharing: SharedWork[None] = SharedWork()
         began, ended = asyncio.Event(), asyncio.Event()

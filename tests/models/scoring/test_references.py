@@ -48,7 +48,7 @@ def scenario(reference: str, directory: str | None = None, **fields: Any) -> Sce
         ("", False),
     ],
 )
-def test_a_diff_is_told_from_a_script(text: str, is_diff: bool) -> None:
+def test_a_diff_is_distinguished_from_a_script(text: str, is_diff: bool) -> None:
     assert references.is_diff(text) is is_diff
 
 

@@ -63,7 +63,7 @@ TAKEN = {
 
 @pytest.mark.parametrize("text", TAKEN, ids=lambda text: text[:40])
 def test_the_answer_that_is_taken(text: str) -> None:
-    assert aime.extracted(text) == TAKEN[text]
+    assert aime.extract(text) == TAKEN[text]
     rewards = aime.grade(text, {"answer": 73})
     assert rewards == {"correct": 1.0 if TAKEN[text] == 73 else 0.0}
 
@@ -78,7 +78,7 @@ def test_every_answer_is_found_in_every_form(number: int, form: str) -> None:
 
 @given(st.text() | st.text(alphabet="\\boxed{}0123456789,.$-: answer\n"))
 def test_any_text_is_graded(text: str) -> None:
-    found = aime.extracted(text)
+    found = aime.extract(text)
     assert found is None or 0 <= found <= 999
 
 
@@ -86,14 +86,14 @@ def test_too_long_or_undecodable_answer_is_wrong() -> None:
     assert text_of(b"73" + b" " * aime.MOST_BYTES, aime.MOST_BYTES) == ""
     assert text_of(b"\xff73", aime.MOST_BYTES) == ""
     assert text_of(b"\xef\xbb\xbf73", aime.MOST_BYTES) == "73"
-    assert aime.extracted("73 " * aime.MOST_BYTES) is None
+    assert aime.extract("73 " * aime.MOST_BYTES) is None
 
 
 @pytest.mark.parametrize(
     "text", ["\\boxed{" * 9000, "\\text{" * 9000, "1," * 30000, "answer:" * 9000, "-" * 60000]
 )
 def test_hostile_texts_take_no_time(text: str) -> None:
-    assert aime.extracted(text) is None or text.startswith("1,")
+    assert aime.extract(text) is None or text.startswith("1,")
 
 
 @pytest.mark.parametrize("answer", [None, True, "73", 73.0, -1, 1000])
@@ -114,6 +114,6 @@ def test_it_is_a_program_too(tmp_path: Path) -> None:
 def test_the_answers_of_worked_solutions_are_found() -> None:
     lines = sample("aime/aime2024.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
-    found = {row["id"]: aime.extracted(row["reference_solution"]) for row in rows}
+    found = {row["id"]: aime.extract(row["reference_solution"]) for row in rows}
     assert found == {row["id"]: row["answer"] for row in rows}
     assert len(found) == 30

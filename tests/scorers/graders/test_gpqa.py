@@ -30,7 +30,7 @@ TAKEN = {
 
 @pytest.mark.parametrize("text", TAKEN)
 def test_the_answer_that_is_taken(text: str) -> None:
-    assert gpqa.extracted(text) == TAKEN[text]
+    assert gpqa.extract(text) == TAKEN[text]
     assert gpqa.grade(text, {"letter": "C"}) == {"correct": 1.0 if TAKEN[text] == "C" else 0.0}
 
 
@@ -40,7 +40,7 @@ def test_any_text_is_graded(text: str) -> None:
 
 
 def test_too_long_or_undecodable_answer_is_wrong() -> None:
-    assert gpqa.extracted("Answer: C" + " " * gpqa.MOST_BYTES) is None
+    assert gpqa.extract("Answer: C" + " " * gpqa.MOST_BYTES) is None
     assert text_of(b"Answer: C" + b" " * gpqa.MOST_BYTES, gpqa.MOST_BYTES) == ""
     assert text_of(b"\xffAnswer: C", gpqa.MOST_BYTES) == ""
 

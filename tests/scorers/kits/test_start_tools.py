@@ -55,7 +55,7 @@ def test_an_image_without_a_shell_has_no_kit(tmp_path: Path) -> None:
     assert asyncio.run(start_tools.make(rootfs, KitFolders(tmp_path / "kits"))) is None
 
 
-def test_a_shell_that_is_none_has_no_kit(tmp_path: Path) -> None:
+def test_an_invalid_shell_has_no_kit(tmp_path: Path) -> None:
     """Whatever it is: nothing of an image is run on this machine, or makes its reader fail the scoring."""
     hostile = elf.MAGIC + bytes(10) + struct.pack("<Q", 2**60) * 20
     for number, content in enumerate((b"#!/bin/sh\ntouch /tmp/run-on-the-host\n", hostile, hostile[:70])):
@@ -67,7 +67,7 @@ def test_a_shell_that_is_none_has_no_kit(tmp_path: Path) -> None:
 
 
 def test_libraries_of_a_program_are_listed() -> None:
-    told = elf.needed(Path("/bin/bash").resolve().read_bytes())
+    told = elf.needed_libraries(Path("/bin/bash").resolve().read_bytes())
     listed = subprocess.run(["ldd", "/bin/bash"], capture_output=True, text=True, check=True).stdout
     assert told
     assert all(name in listed for name in told)

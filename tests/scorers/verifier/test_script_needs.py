@@ -96,7 +96,7 @@ def test_script_without_needs(script: str) -> None:
     assert needs_of(script) == ScriptNeeds()
 
 
-def test_too_much_is_refused_with_what_to_do() -> None:
+def test_too_much_is_refused_with_the_remedy() -> None:
     with pytest.raises(ScorerFailed, match=r"tests/test\.sh"):
         needs_of("#" * (MOST_SCRIPT_BYTES + 1))
     with pytest.raises(ScorerFailed, match="put the others into the image"):

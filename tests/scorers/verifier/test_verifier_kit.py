@@ -121,7 +121,7 @@ class TestInBareImage(InBareImage):
         assert verifier_kit.facts(made)["packages"] == "beside==1.5 judge==1.5 sourced==1.5"
 
     @contract(Capability.IMAGES)
-    async def test_another_python_is_used_and_told(self, yard: DriverFixture) -> None:
+    async def test_another_python_is_used_and_reported(self, yard: DriverFixture) -> None:
         script = USUAL.replace(f"-p {MINOR}", "-p 3.99")
         made = await verifier_kit.make(needs_of(script), kits_of(yard))
         ((reward, said),) = await self.ran(yard, made, script, {"answer": "yes"})

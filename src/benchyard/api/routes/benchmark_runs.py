@@ -110,7 +110,7 @@ async def list_scenario_runs(
 async def download_logs(id: str, services: ServicesDep) -> Response:
     """Get the logs of all scenario runs of a benchmark run as a zip without folders."""
     runs = await services.engine.benchmark_runs.children(id)
-    return await archive_response(services, services.engine.run_logs.packed(runs), ZIP)
+    return await archive_response(services, services.engine.run_logs.pack(runs), ZIP)
 
 
 async def _view(services: Services, run: BenchmarkRun) -> BenchmarkRunView:

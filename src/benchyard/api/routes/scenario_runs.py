@@ -118,7 +118,7 @@ async def delete(id: str, services: ServicesDep, identity: RequestIdentity) -> R
 async def download_logs(id: str, services: ServicesDep) -> Response:
     """Get the logs of a run as a zip without folders."""
     run = await services.engine.scenario_runs.get(id)
-    return await archive_response(services, services.engine.run_logs.packed([run]), ZIP)
+    return await archive_response(services, services.engine.run_logs.pack([run]), ZIP)
 
 
 @router.get("/runs/{id}/executions", response_model_exclude_none=True)

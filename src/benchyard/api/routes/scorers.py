@@ -14,8 +14,8 @@ from benchyard.models.scenarios import (
     CustomScorerListView,
     CustomScorerRequest,
     CustomScorerView,
-    ScorerTrialRequest,
-    ScorerTrialView,
+    ScorerValidationRequest,
+    ScorerValidationView,
 )
 
 router = APIRouter(prefix="/v1/scenarios/scorers", tags=["scorers"], route_class=LazyRoute)
@@ -52,6 +52,6 @@ async def update(id: str, services: ServicesDep, body: CustomScorerRequest) -> C
 
 
 @router.post("/{id}/validate", response_model_exclude_none=True)
-async def validate(id: str, services: ServicesDep, body: ScorerTrialRequest) -> ScorerTrialView:
+async def validate(id: str, services: ServicesDep, body: ScorerValidationRequest) -> ScorerValidationView:
     """Try a custom scorer in a devbox made for it."""
     return await wait_for_answer(services, services.engine.scorer_validation.run(id, body))

@@ -5,7 +5,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.lazy_route import LazyRoute
-from benchyard.api.step_answers import (
+from benchyard.api.step_responses import (
     USUAL_FOUND,
     Cursor,
     First,

@@ -39,14 +39,14 @@ _TERMINAL_PATHS = b"/pty/"
 _NOT_PASSED = ("CONNECT", "TRACE", "TRACK")
 
 
-class NoAnswer(DevboxError):
+class NoResponse(DevboxError):
     """The program inside is not there, or its answer cannot be passed on."""
 
     code = "no_answer"
     http_status = 502
 
 
-class AnswerLate(DevboxError):
+class ResponseLate(DevboxError):
     """The program inside did not answer in time."""
 
     code = "answer_late"
@@ -116,13 +116,13 @@ class TunnelProxy:
         try:
             return await self._services.host.connect(passage.devbox_id, asked.address.port)
         except NotFound as error:
-            raise NoAnswer(
+            raise NoResponse(
                 f"nothing listens on port {asked.address.port} of the devbox", port=asked.address.port
             ) from error
         except DevboxGone as error:
-            raise NoAnswer("the devbox ended just now") from error
+            raise NoResponse("the devbox ended just now") from error
         except StillWaiting as error:
-            raise AnswerLate(
+            raise ResponseLate(
                 f"port {asked.address.port} of the devbox accepts no connection", port=asked.address.port
             ) from error
 
@@ -134,7 +134,7 @@ class TunnelProxy:
         try:
             await asyncio.wait([working, *ends], return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                raise AnswerLate("the tunnel was closed before an answer came")
+                raise ResponseLate("the tunnel was closed before an answer came")
             working.result()
         finally:
             for task in (working, *ends):
@@ -230,6 +230,6 @@ async def _switch(
         connection.leave()
 
 
-def _no_answer(client: _Client) -> NoAnswer:
+def _no_answer(client: _Client) -> NoResponse:
     port = client.asked.address.port
-    return NoAnswer(f"the program on port {port} of the devbox gave an invalid answer", port=port)
+    return NoResponse(f"the program on port {port} of the devbox gave an invalid answer", port=port)

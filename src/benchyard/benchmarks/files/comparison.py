@@ -37,7 +37,7 @@ def scenario_differences(view: ScenarioView, wanted: ScenarioRequest) -> list[Di
     """Return the differences field by field; empty if pushing would change nothing."""
     found = list(_plain(_PLAIN, view, wanted, _SCENARIO_DEFAULTS))
     if wanted.validated_isolation is not None:
-        # A folder without this field leaves what validation found on the server.
+        # A folder without this field leaves the server's result of a validation.
         found += _plain(("validated_isolation",), view, wanted, _SCENARIO_DEFAULTS)
     found += _each("metadata", _labels(view.metadata), _labels(wanted.metadata))
     found += _each("input_context", _context(view.input_context), _context(wanted.input_context))
@@ -66,7 +66,7 @@ def scenario_change(wanted: ScenarioRequest, differences: Iterable[Difference]) 
     """Return the update that removes these differences; fields that are no longer wanted are cleared."""
     places = {place.split(".")[0] for place, _, _ in differences}
     said: dict[str, Any] = {
-        name: _said(wanted, name, _SCENARIO_DEFAULTS)
+        name: _value_or_default(wanted, name, _SCENARIO_DEFAULTS)
         for name in (*_PLAIN, "metadata", "validated_isolation")
         if name in places
     }
@@ -93,17 +93,20 @@ def benchmark_differences(view: BenchmarkView, wanted: BenchmarkRequest) -> list
 
 def benchmark_change(wanted: BenchmarkRequest) -> BenchmarkChange:
     """Return the update that turns a benchmark into the wanted one."""
-    said = {name: _said(wanted, name, _BENCHMARK_DEFAULTS) for name in _BENCHMARK_DEFAULTS}
+    said = {name: _value_or_default(wanted, name, _BENCHMARK_DEFAULTS) for name in _BENCHMARK_DEFAULTS}
     return BenchmarkChange.model_validate({**said, "scenario_ids": wanted.scenario_ids or []})
 
 
-def _said(owner: Any, name: str, defaults: Mapping[str, Any]) -> Any:
+def _value_or_default(owner: Any, name: str, defaults: Mapping[str, Any]) -> Any:
     value = getattr(owner, name)
     return defaults.get(name) if value is None else value
 
 
 def _plain(names: Iterable[str], view: Any, wanted: Any, defaults: Mapping[str, Any]) -> list[Difference]:
-    pairs = ((name, _said(view, name, defaults), _said(wanted, name, defaults)) for name in names)
+    pairs = (
+        (name, _value_or_default(view, name, defaults), _value_or_default(wanted, name, defaults))
+        for name in names
+    )
     return [(name, old, new) for name, old, new in pairs if (old or None) != (new or None)]
 
 
@@ -132,12 +135,12 @@ def _functions(contract: ScoringContract) -> list[tuple[str, Any]]:
     """Return unique names -> scorers without empty fields."""
     found: list[tuple[str, Any]] = []
     taken: dict[str, int] = {}
-    for each in contract.scoring_function_parameters:
-        taken[each.name] = taken.get(each.name, 0) + 1
-        name = each.name if taken[each.name] == 1 else f"{each.name} ({taken[each.name]})"
-        scorer = {key: value for key, value in each.scorer.items() if value not in (None, [], {})}
+    for parameter in contract.scoring_function_parameters:
+        taken[parameter.name] = taken.get(parameter.name, 0) + 1
+        name = parameter.name if taken[parameter.name] == 1 else f"{parameter.name} ({taken[parameter.name]})"
+        scorer = {key: value for key, value in parameter.scorer.items() if value not in (None, [], {})}
         if "test_files" in scorer:
             files = scorer["test_files"]
-            scorer["test_files"] = [[each["file_path"], each.get("file_contents") or ""] for each in files]
-        found.append((name, {"weight": each.weight, **scorer}))
+            scorer["test_files"] = [[file["file_path"], file.get("file_contents") or ""] for file in files]
+        found.append((name, {"weight": parameter.weight, **scorer}))
     return found

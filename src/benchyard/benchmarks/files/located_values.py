@@ -81,7 +81,7 @@ def validate(marked: LocatedData, model: type[M]) -> M:
         return model.model_validate(marked.data)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False)
-        shown = [_told(marked, model, problem) for problem in problems[:_SHOWN_PROBLEMS]]
+        shown = [_describe_problem(marked, model, problem) for problem in problems[:_SHOWN_PROBLEMS]]
         left = len(problems) - len(shown)
         more = [f"... and {left} more"] if left > 0 else []
         first = marked.line(tuple(problems[0]["loc"]))
@@ -166,7 +166,7 @@ def _inside(node: yaml.Node, part: int | str) -> tuple[yaml.Mark, yaml.Node] | N
     return None
 
 
-def _told(marked: LocatedData, model: type[BaseModel], problem: ErrorDetails) -> str:
+def _describe_problem(marked: LocatedData, model: type[BaseModel], problem: ErrorDetails) -> str:
     place = tuple(problem["loc"])
     where = f"{marked.path}:{marked.line(place)}"
     outer = ".".join(str(part) for part in _written(marked.node, place[:-1]))

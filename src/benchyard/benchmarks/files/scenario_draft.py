@@ -123,7 +123,7 @@ class EnvironmentOrigin:
     """Start of a scenario's devbox, as its file names it."""
 
     kind: str | None = None
-    """One of `ORIGINS`; None is the default image."""
+    """A value of `ORIGINS`; None is the default image."""
     name: str = ""
     prebuilt: str | None = None
     """For a Dockerfile: an image that was built from it, used instead if it is available."""
@@ -204,7 +204,7 @@ def _step(found: LocatedData, folder: BoundedFolder, index: int, part: StepPart)
     problem = part.problem or f"{part.folder}/problem.md"
     if not folder.has(problem):
         raise found.refuse((*place, "name"), f"there is no file {problem}, the problem statement")
-    there = [name for each in references.FILE_NAMES if folder.has(name := f"{part.folder}/{each}")]
+    there = [name for file_name in references.FILE_NAMES if folder.has(name := f"{part.folder}/{file_name}")]
     if len(there) > 1 and part.reference is None:
         raise UsageError(f"{folder.path}: keep one of {' and '.join(there)}; or say which: `reference: NAME`")
     reference = part.reference or (there[0] if there else None)
@@ -356,7 +356,7 @@ def _at(
     try:
         return folder.text(name) if limit is None else folder.text(name, limit)
     except UsageError as error:
-        raise _refused(found, place, error) from error
+        raise _error_at(found, place, error) from error
 
 
 def _data(
@@ -365,9 +365,9 @@ def _data(
     try:
         return folder.data(name, limit)
     except UsageError as error:
-        raise _refused(found, place, error) from error
+        raise _error_at(found, place, error) from error
 
 
-def _refused(found: LocatedData, place: located_values.KeyPath, error: UsageError) -> UsageError:
+def _error_at(found: LocatedData, place: located_values.KeyPath, error: UsageError) -> UsageError:
     told = f"{found.path}:{found.line(place)}: {error.message}"
     return TooLarge(told) if isinstance(error, TooLarge) else UsageError(told, line=found.line(place))

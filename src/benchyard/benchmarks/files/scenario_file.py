@@ -44,11 +44,11 @@ class PlacedFile(FilePart):
     to: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
 
 
-def _placed(value: Any) -> Any:
+def _file_from_text(value: Any) -> Any:
     return {"file": value} if isinstance(value, str) else value
 
 
-PlacedFiles = list[Annotated[PlacedFile, BeforeValidator(_placed)]]
+PlacedFiles = list[Annotated[PlacedFile, BeforeValidator(_file_from_text)]]
 
 
 class EnvironmentPart(FilePart):

@@ -71,14 +71,14 @@ def scenario_contents(
     contents = FolderContents({"name": view.name})
     data = contents.data
     contents.add("problem.md", view.input_context.problem_statement)
-    data |= _given({"additional_context": view.input_context.additional_context})
+    data |= _without_empty({"additional_context": view.input_context.additional_context})
     environment = _environment(contents, view.environment or ScenarioEnvironment(), origin)
-    data |= _given({"environment": environment})
+    data |= _without_empty({"environment": environment})
     functions = view.scoring_contract.scoring_function_parameters
-    data["scorers"] = [_scorer(contents, each, scripts) for each in functions]
+    data["scorers"] = [_scorer(contents, function, scripts) for function in functions]
     data["isolation"] = view.scoring_isolation or "auto"
     data |= {name: _plain(value) for name in FolderOptions.model_fields if (value := getattr(view, name))}
-    data |= _given(
+    data |= _without_empty(
         {
             "steps": [_step(contents, view, each, scripts) for each in view.steps or []],
             "metadata": {key: value for key, value in view.metadata.items() if key not in RULES_IN_METADATA},
@@ -104,7 +104,7 @@ def _step(
     contents.add(f"{folder}/problem.md", step.problem_statement)
     if step.scoring_contract is not None:
         functions = step.scoring_contract.scoring_function_parameters
-        data["scorers"] = [_scorer(contents, each, scripts, f"{folder}/") for each in functions]
+        data["scorers"] = [_scorer(contents, function, scripts, f"{folder}/") for function in functions]
     if step.reference_output:
         solved = view.model_copy(update={"reference_output": step.reference_output})
         contents.add(f"{folder}/{references.file_name(solved)}", step.reference_output)
@@ -135,16 +135,16 @@ def _environment(
     contents: FolderContents, environment: ScenarioEnvironment, origin: EnvironmentOrigin
 ) -> dict[str, Any]:
     data: dict[str, Any] = {origin.kind: origin.name} if origin.kind else {}
-    data |= _given({"working_directory": environment.working_directory})
+    data |= _without_empty({"working_directory": environment.working_directory})
     launch = environment.launch_parameters or LaunchParameters()
     files, commands = _split(launch.launch_commands or [], environment.working_directory)
     placed = []
     for file in files:
         name = contents.add(f"environment/files/{_inner(file.path)}", file.content, file.mode)
         placed.append({"file": name, "to": file.path})
-    data |= _given({"files": placed})
+    data |= _without_empty({"files": placed})
     left = launch.model_copy(update={"launch_commands": commands or None})
-    return data | _given({"launch_parameters": left.model_dump(mode="json", exclude_none=True)})
+    return data | _without_empty({"launch_parameters": left.model_dump(mode="json", exclude_none=True)})
 
 
 def _split(commands: list[str], directory: str | None) -> tuple[list[StartingFile], list[str]]:
@@ -173,14 +173,16 @@ def _scorer(
     if type == "custom_scorer" and script is not None:
         data["file"] = contents.add(f"{folder}scorers/{function.name}.sh", script)
     test_files = scorer.pop("test_files", None) or []
-    data |= _given(scorer)
-    return data | _given({"files": list(_test_files(contents, f"{folder}tests/{function.name}", test_files))})
+    data |= _without_empty(scorer)
+    return data | _without_empty(
+        {"files": list(_test_files(contents, f"{folder}tests/{function.name}", test_files))}
+    )
 
 
 def _test_files(contents: FolderContents, folder: str, files: list[Any]) -> Iterator[dict[str, str]]:
-    for each in files:
-        path = str(each["file_path"])
-        name = contents.add(f"{folder}/{_inner(path)}", each.get("file_contents") or "")
+    for file in files:
+        path = str(file["file_path"])
+        name = contents.add(f"{folder}/{_inner(path)}", file.get("file_contents") or "")
         yield {"file": name, "to": path}
 
 
@@ -190,7 +192,7 @@ def _inner(path: str) -> str:
     return "/".join(parts[-8:]) or "unnamed"
 
 
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+def _without_empty(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in (None, "", [], {})}
 
 

@@ -48,7 +48,7 @@ done
 
 @dataclass(frozen=True)
 class UserAndDirectory:
-    """Working directory and user of an image, as far as its Dockerfile tells."""
+    """Working directory and user of an image, as far as its Dockerfile states them."""
 
     workdir: str | None = None
     user: str | None = None
@@ -115,13 +115,15 @@ def user_and_directory_of(text: str) -> UserAndDirectory:
         else:
             if instruction.name in ("ARG", "ENV"):
                 values |= _values(instruction.rest)
-            here = _moved(here, instruction, values)
+            here = _user_and_directory_after(here, instruction, values)
             if stages:
                 stages[next(reversed(stages))] = here
     return here
 
 
-def _moved(here: UserAndDirectory, each: Instruction, values: Mapping[str, str]) -> UserAndDirectory:
+def _user_and_directory_after(
+    here: UserAndDirectory, each: Instruction, values: Mapping[str, str]
+) -> UserAndDirectory:
     """Return the working directory and user after an instruction."""
     if each.name == "WORKDIR":
         path = _filled(each.rest.strip(), values)
@@ -175,7 +177,7 @@ def _user(user: str) -> UserParameters:
 
 
 def _size(part: TaskEnvironmentPart) -> dict[str, Any]:
-    """Return the smallest available size that is at least what the task asks for."""
+    """Return the smallest available size that is at least as large as the task requests."""
     if part.cpus is None and part.memory_mb is None and part.storage_mb is None:
         return {}
     memory = _even((part.memory_mb or 2 * _GB) / _GB)
@@ -195,7 +197,7 @@ def _even(value: float) -> int:
 
 
 def network_access(part: NetworkPart, inherited: NetworkAccess) -> NetworkAccess:
-    """Return what a phase may reach."""
+    """Return the network access of a phase."""
     if part.network_mode is None:
         return inherited
     modes: Mapping[str, NetworkAccess] = {
@@ -400,7 +402,7 @@ def _steps(
     yield f"WORKDIR {home_of(user)}"
     for number, step in enumerate(steps):
         if isinstance(step, StartingFile):
-            yield from _copied(number, step, (user, directory), files, folders)
+            yield from _copy_lines(number, step, (user, directory), files, folders)
         else:
             if len(step) > _LONGEST_COMMAND:
                 raise UsageError("a launch command is too long for a Dockerfile; put it into the image")
@@ -410,7 +412,7 @@ def _steps(
     yield f"WORKDIR {_plain(directory)}"
 
 
-def _copied(
+def _copy_lines(
     number: int,
     file: StartingFile,
     whose: tuple[UserParameters, str],

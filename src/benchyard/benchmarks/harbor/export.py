@@ -77,7 +77,7 @@ class ExportParts:
 SCHEMA = "1.4"
 DATASET = "dataset.toml"
 ORG = "benchyard"
-"""Organization in names of tasks whose scenarios name none."""
+"""Organization in names of tasks, for scenarios that name none."""
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*/[a-zA-Z0-9][a-zA-Z0-9._-]*")
 _MODES = {"open": "public", "none": "no-network", "allow-list": "allowlist"}
 _OWN_PREFIX = "benchyard."
@@ -199,7 +199,10 @@ class _Maker:
             "artifacts": self._artifacts() or None,
             "multi_step_reward_strategy": (view.reward_strategy or "mean") if view.steps else None,
             "task": {"name": task_name(view), "keywords": []},
-            "metadata": {**plain, unmapped_parts.SECTION: self._kept().model_dump(exclude_none=True)},
+            "metadata": {
+                **plain,
+                unmapped_parts.SECTION: self._benchyard_table().model_dump(exclude_none=True),
+            },
             "agent": {
                 "timeout_sec": view.agent_timeout_sec,
                 "user": self.user.username,
@@ -231,7 +234,7 @@ class _Maker:
     def _is_separate(self) -> bool:
         return self.view.isolation == "answer" and not self.view.steps
 
-    def _kept(self) -> unmapped_parts.BenchyardTable:
+    def _benchyard_table(self) -> unmapped_parts.BenchyardTable:
         view = self.view
         functions = view.scoring_contract.scoring_function_parameters
         has_reference = view.reference_output and solutions.read_back(view.reference_output) is None
@@ -419,7 +422,7 @@ def overrides(view: ScenarioView, read: ScenarioRequest) -> unmapped_parts.Bench
             return None
         changed[_OVERRIDES[place]] = old
     if view.validated_isolation is not None:
-        # A task without this field does not undo what validation found since.
+        # A task without this field does not undo a later validation.
         changed["validated_isolation"] = view.validated_isolation
     return unmapped_parts.BenchyardTable.model_validate(changed)
 

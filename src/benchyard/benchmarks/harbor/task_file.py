@@ -45,7 +45,7 @@ def _host(value: str) -> str:
 
 
 class NetworkPart(FilePart):
-    """Hosts that may be reached; None is what the environment has."""
+    """Hosts that may be reached; None takes over the environment's."""
 
     network_mode: NetworkMode | None = None
     allowed_hosts: list[str] | None = Field(default=None, max_length=500)

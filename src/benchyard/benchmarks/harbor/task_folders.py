@@ -335,7 +335,7 @@ class _Reader:
     def _attachments(self) -> dict[str, bytes]:
         attachments = {
             unmapped_parts.ATTACHMENT: pack_files(
-                unmapped_parts.unmapped_files(self.folder, needed=self._needed())
+                unmapped_parts.unmapped_files(self.folder, needed=self._needed_files())
             )
         }
         if self._are_tests_baked():
@@ -348,7 +348,7 @@ class _Reader:
             attachments[_step_tests(index)] = pack_files({**shared, **files})
         return attachments
 
-    def _needed(self) -> Iterator[str]:
+    def _needed_files(self) -> Iterator[str]:
         """Yield the files to keep whatever their size, since no other part of the scenario has them."""
         yield NAME
         yield INSTRUCTION
@@ -444,7 +444,7 @@ def read_tasks(
         except UsageError as error:
             yield BrokenItem(item, error.message)
         except ValidationError as error:
-            yield BrokenItem(item, f"{path}: {_told(error)}")
+            yield BrokenItem(item, f"{path}: {_describe_errors(error)}")
 
 
 def _items(tasks: Sequence[Path]) -> list[str]:
@@ -453,7 +453,7 @@ def _items(tasks: Sequence[Path]) -> list[str]:
     return [path.name if counts[path.name] == 1 else f"{path.parent.name}/{path.name}" for path in tasks]
 
 
-def _told(error: ValidationError) -> str:
+def _describe_errors(error: ValidationError) -> str:
     """Describe the parts of a task that do not fit a scenario."""
     problems = error.errors(include_url=False, include_input=False)[:_SHOWN]
     return "; ".join(

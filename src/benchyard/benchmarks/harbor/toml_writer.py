@@ -10,7 +10,7 @@ from benchyard.errors import UsageError
 
 def dump(data: Mapping[str, Any]) -> str:
     """Return a document, without the values that are None; raises UsageError for invalid Unicode."""
-    written = tomli_w.dumps(_given(data))
+    written = tomli_w.dumps(_without_none(data))
     try:
         written.encode()
     except UnicodeEncodeError as error:
@@ -19,7 +19,7 @@ def dump(data: Mapping[str, Any]) -> str:
     return written
 
 
-def _given(value: Any) -> Any:
+def _without_none(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _given(each) for key, each in value.items() if each is not None}
-    return [_given(each) for each in value] if isinstance(value, list | tuple) else value
+        return {key: _without_none(each) for key, each in value.items() if each is not None}
+    return [_without_none(each) for each in value] if isinstance(value, list | tuple) else value

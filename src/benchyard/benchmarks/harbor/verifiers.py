@@ -1,4 +1,4 @@
-"""Scorers as the tests of a Harbor task: one `test.sh` that runs them, and writes what each found."""
+"""Scorers as the tests of a Harbor task: one `test.sh` that runs them, and writes their results."""
 
 import json
 import posixpath
@@ -72,7 +72,7 @@ command -v uv > /dev/null 2>&1 || {{
 export UV_PYTHON_INSTALL_DIR="$work/pythons"
 """
 NEEDS_NETWORK = b"\ncommand -v uv "
-"""Text in scripts that fetch what they need."""
+"""Text in scripts that fetch packages."""
 _TAIL = """
 awk '$1 == "score" { total += $3 * $4 }
     $1 == "score" && several && $2 != "reward" { all = all sprintf(", \\"%s\\": %s", $2, $4) }
@@ -108,7 +108,7 @@ class _Tests:
     files: dict[str, PackedFile] = field(default_factory=dict)
     needs_uv: bool = False
     user: str = "user"
-    """User whose work is graded."""
+    """User who did the work."""
     grader: str | None = None
     """User who runs the tests; None if it is the same one."""
 
@@ -139,7 +139,7 @@ class _Tests:
 
 
 def grader_of(contract: ScoringContract) -> str | None:
-    """Return the user who must run a contract's tests, if not the one whose work is graded."""
+    """Return the user who must run a contract's tests, if not the one who did the work."""
     users = [parameter.scorer.get("user") for parameter in contract.scoring_function_parameters]
     return next((str(user) for user in users if user), None)
 
@@ -153,13 +153,17 @@ def tests_of(
     parts = [_part(tests, function) for function in functions]
     directory = view.environment.working_directory if view.environment else None
     where = f"cd -- {shlex.quote(directory)} || exit 1" if directory else 'cd -- "$HOME" || exit 1'
-    head = _HEAD.format(directory=where) + _offered(tests, functions) + (_UV if tests.needs_uv else "")
+    head = (
+        _HEAD.format(directory=where)
+        + _lines_that_offer_the_command(tests, functions)
+        + (_UV if tests.needs_uv else "")
+    )
     tail = _TAIL.replace("SEVERAL", "1" if len(functions) > 1 else "0")
     script = "\n".join([head, *parts]) + tail
     return {TEST_SCRIPT: PackedFile(script.encode(), _PROGRAM), **tests.files}
 
 
-def _offered(tests: _Tests, functions: Sequence[ScoringFunction]) -> str:
+def _lines_that_offer_the_command(tests: _Tests, functions: Sequence[ScoringFunction]) -> str:
     """Return the lines that lock out the graded user, and offer the command that runs graded programs."""
     if tests.grader is None:
         return ""
@@ -183,7 +187,7 @@ def _part(tests: _Tests, function: ScoringFunction) -> str:
     if type == HARBOR:
         raise UsageError(f"scorer {function.name}: a {HARBOR} together with other scorers cannot be exported")
     if scorer_key(function.scorer) in tests.programs.shipped:
-        return f"# {function.name}\n{_shipped(tests, function)}"
+        return f"# {function.name}\n{_lines_for_shipped_program(tests, function)}"
     if type not in _PARTS:
         raise UsageError(
             f"scorer {function.name} is of type {type}, which grades on the server only: what it needs is "
@@ -198,10 +202,10 @@ def _run(name: str, command: str) -> str:
 
 def _command(tests: _Tests, function: ScoringFunction) -> str:
     path = tests.add(f"scorers/{function.name}.sh", str(function.scorer["command"]))
-    return _passed(tests, function, path)
+    return _lines_for_exit_status(tests, function, path)
 
 
-def _passed(tests: _Tests, function: ScoringFunction, path: str) -> str:
+def _lines_for_exit_status(tests: _Tests, function: ScoringFunction, path: str) -> str:
     name = function.name
     ran = _run(name, tests.shell(function, path))
     return (
@@ -209,7 +213,9 @@ def _passed(tests: _Tests, function: ScoringFunction, path: str) -> str:
     )
 
 
-def _printed(tests: _Tests, function: ScoringFunction, command: str, params: Any = None) -> str:
+def _lines_for_printed_score(
+    tests: _Tests, function: ScoringFunction, command: str, params: Any = None
+) -> str:
     name = function.name
     ran = _run(name, command)
     return f"{tests.context(function, params)}{ran}told {name}\nprinted {name} {function.weight!r}\n"
@@ -217,7 +223,7 @@ def _printed(tests: _Tests, function: ScoringFunction, command: str, params: Any
 
 def _bash_script(tests: _Tests, function: ScoringFunction) -> str:
     path = tests.add(f"scorers/{function.name}.sh", str(function.scorer["bash_script"]))
-    return _printed(tests, function, tests.shell(function, path))
+    return _lines_for_printed_score(tests, function, tests.shell(function, path))
 
 
 def _custom(tests: _Tests, function: ScoringFunction) -> str:
@@ -227,7 +233,7 @@ def _custom(tests: _Tests, function: ScoringFunction) -> str:
         raise UsageError(f"scorer {function.name}: there is no registered custom scorer {type!r}")
     path = tests.add(f"scorers/{function.name}.sh", script)
     params = function.scorer.get("scorer_params")
-    return _printed(tests, function, tests.shell(function, path), params)
+    return _lines_for_printed_score(tests, function, tests.shell(function, path), params)
 
 
 def _test_based(tests: _Tests, function: ScoringFunction) -> str:
@@ -240,7 +246,7 @@ def _test_based(tests: _Tests, function: ScoringFunction) -> str:
         place = shlex.quote(to)
         lines.append(f"{{ {make}rm -f -- {place} && cp -- {path} {place}; }} || fail {shlex.quote(to)}\n")
     path = tests.add(f"scorers/{function.name}.sh", str(function.scorer["test_command"]))
-    return "".join(lines) + _passed(tests, function, path)
+    return "".join(lines) + _lines_for_exit_status(tests, function, path)
 
 
 def _python(tests: _Tests, name: str, needs: PythonNeeds) -> str:
@@ -264,7 +270,7 @@ def _python_script(tests: _Tests, function: ScoringFunction) -> str:
     command = f'"$work/{name}/bin/python" -I -X utf8 {path}'
     if tests.grader != function.scorer.get("user"):
         command = f'"$BENCHYARD_GRADED" {command}'
-    return _python(tests, name, needs) + _printed(tests, function, command)
+    return _python(tests, name, needs) + _lines_for_printed_score(tests, function, command)
 
 
 def _ast_grep(tests: _Tests, function: ScoringFunction) -> str:
@@ -288,7 +294,7 @@ def _ast_grep(tests: _Tests, function: ScoringFunction) -> str:
     )
 
 
-def _shipped(tests: _Tests, function: ScoringFunction) -> str:
+def _lines_for_shipped_program(tests: _Tests, function: ScoringFunction) -> str:
     name = function.name
     shipped = tests.programs.shipped[scorer_key(function.scorer)]
     for path, file in shipped.files.items():

@@ -35,7 +35,7 @@ def lock(target: Path, what: str, progress: FetchProgress) -> Iterator[None]:
 
 @contextlib.contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Turn errors of the operating system under a folder into a DatasetError that says what to do."""
+    """Turn errors of the operating system under a folder into a DatasetError with the remedy."""
     try:
         yield
     except OSError as error:

@@ -28,7 +28,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Interruption(DatasetError):
-    """Failure that may not repeat; `wait` is the pause that the server asked for."""
+    """Failure that may not repeat; `wait` is the pause that the server requests."""
 
     def __init__(self, message: str, wait: float | None = None) -> None:
         super().__init__(message)
@@ -84,7 +84,7 @@ def open_response(client: httpx.Client, hub: Hub, url: str, headers: dict[str, s
     """Yield the response to a GET, its body unread; raises Interruption for failures that may not repeat."""
     answer: HubResponse | None = None
     for _ in range(_MOST_REDIRECTS):
-        with _sent(client, url, {**headers, **hub.authorization(url)}) as response:
+        with _send(client, url, {**headers, **hub.authorization(url)}) as response:
             if answer is None:
                 answer = HubResponse(response)
             answer.response = response
@@ -130,7 +130,7 @@ def interruptions(url: str) -> Iterator[None]:
 
 
 @contextmanager
-def _sent(client: httpx.Client, url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
+def _send(client: httpx.Client, url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
     try:
         request = client.build_request("GET", url, headers={"Accept-Encoding": "identity", **headers})
     except httpx.InvalidURL as error:
@@ -207,7 +207,7 @@ _RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18}|\*)")
 
 @dataclass(frozen=True)
 class FileRequest:
-    """A file to fetch: its address, what is known of it, and its target."""
+    """A file to fetch: its address, the known facts, and its target."""
 
     url: str
     file: SourceFile
@@ -276,7 +276,7 @@ class Download:
         if status == 200:
             return 0
         if status not in (206, 416) or not have:
-            raise self._refused(status)
+            raise self._refusal(status)
         match = _RANGE.fullmatch(answer.response.headers.get("Content-Range", ""))
         if match and answer.tag == tag:
             if status == 206 and match[1] == str(have):
@@ -328,7 +328,7 @@ class Download:
             raise DatasetError(f"{self._wanted.name} is larger than {limit} bytes, and is not taken")
 
     def _check(self, told: str | None) -> None:
-        """Compare the file with its pins, or else with what the hub says about it."""
+        """Compare the file with its pins, or else with the hub's facts about it."""
         size, pinned = self._partial.size(), self._wanted.file
         if pinned.size is not None and size != pinned.size:
             self._partial.remove()
@@ -345,7 +345,7 @@ class Download:
                 "with --from"
             )
 
-    def _refused(self, status: int) -> DatasetError:
+    def _refusal(self, status: int) -> DatasetError:
         if status in (401, 403):
             return DatasetError(f"{self._wanted.name}: the hub asks for a token ({status})", status=status)
         if status == 404:

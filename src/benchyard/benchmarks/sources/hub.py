@@ -40,7 +40,7 @@ def fetch(source: HubDataset, root: Path, hub: Hub, progress: FetchProgress, lim
         partial = cache.path_beside(folder, ".partial")
         for file in source.files:
             if not is_whole(file, folder / file.path):
-                name = _wanted(source, file, hub, folder)
+                name = _file_request(source, file, hub, folder)
                 _fetch_one(source, Download(name, hub, client, limits), hub, progress)
         shutil.rmtree(partial, ignore_errors=True)
     return folder
@@ -51,7 +51,7 @@ def page(source: HubDataset, address: str = ADDRESS) -> str:
     return f"{address.rstrip('/')}/datasets/{source.dataset}"
 
 
-def _wanted(source: HubDataset, file: SourceFile, hub: Hub, folder: Path) -> FileRequest:
+def _file_request(source: HubDataset, file: SourceFile, hub: Hub, folder: Path) -> FileRequest:
     path = quote(file.path, safe="/")
     return FileRequest(
         url=f"{page(source, hub.address)}/resolve/{quote(folder.name, safe='')}/{path}",
@@ -66,11 +66,11 @@ def _fetch_one(source: HubDataset, download: Download, hub: Hub, progress: Fetch
     try:
         download.run(progress)
     except DatasetError as error:
-        raise _explained(source, hub, error) from error
+        raise _error_with_remedy(source, hub, error) from error
 
 
-def _explained(source: HubDataset, hub: Hub, error: DatasetError) -> DatasetError:
-    """Add to an error of the hub what to do about it."""
+def _error_with_remedy(source: HubDataset, hub: Hub, error: DatasetError) -> DatasetError:
+    """Add the remedy to an error of the hub."""
     status = error.details.get("status")
     if status in (401, 403):
         return DatasetError(f"{error.message}. {_how_to_enter(source, hub)}", status=status)
@@ -105,7 +105,7 @@ def _commit(source: HubDataset, base: Path, hub: Hub, limits: FetchLimits) -> st
     except DatasetError as error:
         if noted is not None and isinstance(error.__cause__, Interruption):
             return noted
-        raise _explained(source, hub, error) from error
+        raise _error_with_remedy(source, hub, error) from error
     cache.note_commit(base, source.revision, commit)
     return commit
 

@@ -109,7 +109,7 @@ def _json_lines(path: Path, file: "BinaryIO | gzip.GzipFile") -> Iterator[Row]:
             cut = not line.endswith(b"\n")
             said = f"{_CUT} {row}; fetch it again" if cut else f"this is not valid JSON: {_reason(error)}"
             raise DatasetError(f"{path}:{number}: {said}", line=number) from error
-        yield _checked(found, f"{path}:{number}")
+        yield _require_row(found, f"{path}:{number}")
 
 
 def _lines(path: Path, file: "BinaryIO | gzip.GzipFile") -> Iterator[tuple[int, bytes]]:
@@ -146,7 +146,7 @@ def _from_json(path: Path, found: object) -> Iterator[Row]:
     if not isinstance(found, list):
         raise DatasetError(f"{path}: a list of rows is expected, or an object of lists")
     for number, row in enumerate(found, start=1):
-        yield _checked(row, f"{path}: row {number}")
+        yield _require_row(row, f"{path}: row {number}")
 
 
 def _from_columns(path: Path, columns: dict[str, list[Any]]) -> list[Any]:
@@ -221,7 +221,7 @@ def _parquet(path: Path) -> Iterator[Row]:
                     raise DatasetError(f"{path}: its rows are larger than {MOST_ROW_BYTES} bytes")
                 for found in batch.to_pylist():
                     row += 1
-                    yield _checked(found, f"{path}: row {row}")
+                    yield _require_row(found, f"{path}: row {row}")
     except (arrow.ArrowException, OSError) as error:
         if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
             raise
@@ -245,7 +245,7 @@ def _parquet_reason(path: Path, row: int, error: Exception) -> str:
     return f"this is not a parquet file, or it is damaged after row {row}: {_reason(error)}"
 
 
-def _checked(row: object, where: str) -> Row:
+def _require_row(row: object, where: str) -> Row:
     if not isinstance(row, dict):
         raise DatasetError(f"{where}: a row must be an object, and this is {type(row).__name__}")
     return row

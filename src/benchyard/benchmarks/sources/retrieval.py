@@ -41,7 +41,7 @@ def fetch(
 
 
 def commit_of(source: Source, folder: Path) -> str:
-    """Return the commit of what `fetch` gave: for a branch it is known only then."""
+    """Return the commit that `fetch` gave: for a branch it is known only then."""
     if isinstance(source, HubDatasets):
         commits = {part: commit_of(part, (folder / part_folder(part)).resolve()) for part in source.parts}
         return ", ".join(f"{part_name(part)}@{commit}" for part, commit in commits.items())

@@ -81,7 +81,7 @@ def parser(repo: str) -> str:
 def script(repo: str, version: str, tests: Tests) -> str:
     """Return the evaluation script of an item."""
     project = _project(repo)
-    paths = list(_changed(tests.patch))
+    paths = list(_changed_paths(tests.patch))
     restore = f"git checkout {tests.base_commit} {' '.join(paths)}"
     test = _other(_OTHER_TESTS, repo, version) or project.test
     install = _other(_OTHER_INSTALLS, repo, version) or project.install
@@ -133,7 +133,7 @@ def _directives(repo: str, paths: list[str]) -> list[str]:
     return [path.removesuffix(".py").removeprefix("tests/").replace("/", ".") for path in tests]
 
 
-def _changed(patch: str) -> Iterator[str]:
+def _changed_paths(patch: str) -> Iterator[str]:
     """Yield the paths in the headers of a diff."""
     for line in patch.split("\n"):
         _, is_head, names = line.partition(_HEAD)

@@ -67,7 +67,7 @@ def write(row: Row, data: Path, folder: Path) -> None:
     except BuildFailed as error:
         raise DatasetError(f"the dockerfile of the row cannot be read: {error.message}") from error
     pins = _pins(row)
-    text = "\n".join(_changed(official, pins)) + "\n"
+    text = "\n".join(_lines_with_stand_ins(official, pins)) + "\n"
     if not _CLONE.search(items.text_of(row, "dockerfile")) or f"COPY {_FILES}" not in text:
         raise DatasetError("the dockerfile of the row is not as those of SWE-bench are: no stand-ins fit")
     files = folder / _FILES
@@ -150,7 +150,7 @@ def _inlined(dockerfile: str) -> str:
     return ""
 
 
-def _changed(official: Dockerfile, wanted: EnvironmentPins) -> Iterator[str]:
+def _lines_with_stand_ins(official: Dockerfile, wanted: EnvironmentPins) -> Iterator[str]:
     """Yield the lines of a Dockerfile with stand-ins for its downloads."""
     at = 0
     for instruction in official.instructions:

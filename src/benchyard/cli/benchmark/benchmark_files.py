@@ -58,7 +58,7 @@ def push(folder: Path, dry_run: bool, output: str) -> None:
     with connect() as client:
         pushed = client.benchmarks.push(folder, dry_run=dry_run, progress=TERMINAL)
     *scenarios, last = pushed
-    data = {**last.data(), "scenarios": [each.data() for each in scenarios]}
+    data = {**last.data(), "scenarios": [scenario.data() for scenario in scenarios]}
     show(data, output, "\n".join(wrap_details(line for each in pushed for line in each.lines())))
 
 

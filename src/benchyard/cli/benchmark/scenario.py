@@ -109,4 +109,4 @@ def archive(given: Sequence[str]) -> None:
 def scorer_types(view: ScenarioView) -> list[str]:
     """Return the types of the scorers of a scenario, as people name them."""
     functions = view.scoring_contract.scoring_function_parameters
-    return [str(each.scorer.get("type", "")).removesuffix("_scorer") for each in functions]
+    return [str(function.scorer.get("type", "")).removesuffix("_scorer") for function in functions]

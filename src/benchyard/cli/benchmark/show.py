@@ -169,8 +169,13 @@ def show_benchmark(given: str, item: str | None, output: str) -> None:
             for line in _categories(definitions):
                 click.echo(line)
             rows = [
-                [each.id, clean(each.name), each.isolation, clean(each.isolation_reason)]
-                for each in definitions
+                [
+                    definition.id,
+                    clean(definition.name),
+                    definition.isolation,
+                    clean(definition.isolation_reason),
+                ]
+                for definition in definitions
             ]
             print_table(["SCENARIO", "NAME", "ISOLATION", "WHY"], rows, Narrow(["NAME"], ["SCENARIO", "WHY"]))
             return
@@ -179,16 +184,21 @@ def show_benchmark(given: str, item: str | None, output: str) -> None:
 
 def _find_item(client: Client, view: BenchmarkView, given: str) -> ScenarioView:
     """Return the scenario of a benchmark with that name, with or without the benchmark's name before it."""
-    for each in client.benchmarks.definitions(view.id, limit=1000):
-        if given in (each.id, each.name, each.name.rpartition("/")[2], each.name.partition("/")[2]):
-            return each
+    for definition in client.benchmarks.definitions(view.id, limit=1000):
+        if given in (
+            definition.id,
+            definition.name,
+            definition.name.rpartition("/")[2],
+            definition.name.partition("/")[2],
+        ):
+            return definition
     raise NotFound(f"{view.name} has no scenario {given!r}; see `benchyard benchmark show {view.name}`")
 
 
 def _categories(scenarios: Sequence[ScenarioView]) -> Iterator[str]:
     """Yield the number of scenarios in each category of their metadata."""
     for key in _CATEGORY_KEYS:
-        counts = Counter(each.metadata[key] for each in scenarios if each.metadata.get(key))
+        counts = Counter(scenario.metadata[key] for scenario in scenarios if scenario.metadata.get(key))
         if len(counts) > 1:
             told = ", ".join(f"{clean(name)} ({count})" for name, count in counts.most_common(20))
             yield f"{key + ':':<19}{told}"

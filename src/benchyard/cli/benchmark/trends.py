@@ -184,7 +184,7 @@ def _leader(row: LeaderRow) -> list[str]:
 
 def _print_scenarios(view: InsightsView) -> None:
     kinds = {
-        kind: sum(each.kind == kind for each in view.scenarios)
+        kind: sum(scenario.kind == kind for scenario in view.scenarios)
         for kind in ("saturated", "impossible", "suspicious")
     }
     click.echo()
@@ -217,9 +217,9 @@ def _print_power(view: InsightsView) -> None:
     cells = {(cell.scenarios, cell.attempts): cell.detectable for cell in view.power}
     click.echo("differences that a comparison shows four times of five, by scenarios and attempts at each:")
     print_table(
-        ["SCENARIOS", *(f"x{each}" for each in attempts)],
+        ["SCENARIOS", *(f"x{attempt}" for attempt in attempts)],
         [
-            [str(size), *(f"{cells[size, each]:.3f}" for each in attempts)]
+            [str(size), *(f"{cells[size, attempt]:.3f}" for attempt in attempts)]
             for size in sorted({cell.scenarios for cell in view.power})
         ],
     )
@@ -252,15 +252,15 @@ def _print_history(view: ScenarioHistoryView) -> None:
         ["AGENT", "REVISION", "PASSED", "MEAN (95 %)", "JOBS", "FLAKY IN", "CONSISTENCY"],
         [
             [
-                clean(each.label),
-                str(each.revision or "-"),
-                f"{each.passed}/{each.n_attempts}",
-                _mean(each.score),
-                str(each.n_jobs),
-                str(each.n_flaky or ""),
-                "-" if each.consistency is None else f"{each.consistency:.2f}",
+                clean(agent.label),
+                str(agent.revision or "-"),
+                f"{agent.passed}/{agent.n_attempts}",
+                _mean(agent.score),
+                str(agent.n_jobs),
+                str(agent.n_flaky or ""),
+                "-" if agent.consistency is None else f"{agent.consistency:.2f}",
             ]
-            for each in view.agents
+            for agent in view.agents
         ],
         Narrow(["AGENT"], ["CONSISTENCY", "JOBS", "REVISION"]),
     )

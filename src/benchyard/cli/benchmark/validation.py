@@ -77,11 +77,11 @@ def validation_options(
 
 def show_validation(results: Sequence[ScenarioValidation], output: str) -> None:
     """Show the results, and exit with 1 if a scenario is not valid."""
-    is_valid = all(each.is_valid for each in results)
+    is_valid = all(result.is_valid for result in results)
     if output == "text":
         _print(results)
     else:
-        found = [each.model_dump(mode="json") for each in results]
+        found = [result.model_dump(mode="json") for result in results]
         show({"is_valid": is_valid, "scenarios": found}, output, "")
     if not is_valid:
         raise click.exceptions.Exit(INVALID)
@@ -93,30 +93,30 @@ def _print_line(text: str) -> None:
 
 def _print(results: Sequence[ScenarioValidation]) -> None:
     titles = ["SCENARIO", "ISOLATION", "WHY", "REFERENCE", "NOTHING", "STRICTEST", "VALID"]
-    print_table(titles, [_row(each) for each in results])
-    for each in results:
-        for problem in [] if each.is_unbuilt else each.problems:
-            _print_line(f"{clean(each.name)}: {clean(problem)}")
-        for isolation, why in each.failed.items() if each.is_valid and not each.is_chosen else ():
-            _print_line(f"{clean(each.name)}: not `{isolation}`: {clean(why)}")
-        for note in each.notes:
-            _print_line(f"{clean(each.name)}: note: {clean(note)}")
+    print_table(titles, [_row(result) for result in results])
+    for result in results:
+        for problem in [] if result.is_unbuilt else result.problems:
+            _print_line(f"{clean(result.name)}: {clean(problem)}")
+        for isolation, why in result.failed.items() if result.is_valid and not result.is_chosen else ():
+            _print_line(f"{clean(result.name)}: not `{isolation}`: {clean(why)}")
+        for note in result.notes:
+            _print_line(f"{clean(result.name)}: note: {clean(note)}")
     for reason, names in _unbuilt_reasons(results).items():
         _print_line(f"{len(names)} cannot be built here: {', '.join(names)}: {reason}")
-    good = sum(each.is_valid for each in results)
+    good = sum(result.is_valid for result in results)
     click.echo(f"{good} of {len(results)} valid")
 
 
 def _unbuilt_reasons(results: Sequence[ScenarioValidation]) -> dict[str, list[str]]:
     """Return the scenarios whose environments cannot be built, by reason."""
     found: dict[str, list[str]] = {}
-    for each in results:
-        if each.is_unbuilt:
-            reasons = [reason for attempt in each.attempts for reason in attempt.reasons]
+    for result in results:
+        if result.is_unbuilt:
+            reasons = [reason for attempt in result.attempts for reason in attempt.reasons]
             told = next((reason for reason in reasons if BUILD_FAILED in reason), "")
             # The names of devbox and build differ in each message.
             why = told.partition(f"{BUILD_FAILED}: ")[2].partition("; see `benchyard blueprint logs")[0]
-            found.setdefault(clean(why or told), []).append(clean(each.name))
+            found.setdefault(clean(why or told), []).append(clean(result.name))
     return found
 
 
@@ -134,6 +134,8 @@ def _row(result: ScenarioValidation) -> list[str]:
 
 def _scores(result: ScenarioValidation, kind: str) -> str:
     found = [
-        each.score for each in result.attempts if (each.kind, each.isolation) == (kind, result.isolation)
+        attempt.score
+        for attempt in result.attempts
+        if (attempt.kind, attempt.isolation) == (kind, result.isolation)
     ]
     return ", ".join("-" if score is None else f"{score:g}" for score in found) or "not tried"

@@ -167,7 +167,7 @@ def forward(id: str, ports: str) -> None:
       benchyard devbox forward box 0:8080
     """
     found = _PORTS.fullmatch(ports)
-    numbers = [int(each if each is not None else found[2]) for each in found.groups()] if found else []
+    numbers = [int(group if group is not None else found[2]) for group in found.groups()] if found else []
     if not numbers or max(numbers) > _LARGEST_PORT or numbers[1] == 0:
         raise UsageError(f"{ports!r} must look like PORT or LOCAL:PORT; a LOCAL of 0 takes a free one")
     with connect() as client:

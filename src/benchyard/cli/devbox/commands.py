@@ -206,7 +206,7 @@ def print_lines(lines: Sequence[LogLine]) -> None:
         where = f"{line.source}[{line.shell_name}]" if line.shell_name else line.source
         before = f"{when(line.timestamp_ms)} {clean(where)}:"
         if line.exit_code is not None:
-            # What is told beside an exit status is a sentence of the server, not output.
+            # The text beside an exit status is a sentence of the server, not output.
             hint = f": {clean(line.message)}" if line.message else ""
             echo_sentence(f"{before} exit {line.exit_code}{hint}")
             continue

@@ -53,7 +53,7 @@ class CreateOptions(TypedDict):
 )
 @click.option("--snapshot", help="Start from this snapshot (id or name).")
 @click.option(
-    "--size", type=click.Choice([each.value for each in Size]), help="How much CPU, memory and disk it gets."
+    "--size", type=click.Choice([size.value for size in Size]), help="How much CPU, memory and disk it gets."
 )
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="An environment variable; repeatable.")
 @click.option(

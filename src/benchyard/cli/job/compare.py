@@ -39,7 +39,7 @@ _BAR = 41
 """Characters of the bar of an interval; odd, so that 0 has the middle."""
 
 MARGIN = 0.02
-"""How much worse a mean may be unless something else is said."""
+"""Default for how much worse a mean may be."""
 
 cluster_option = click.option(
     "--cluster",

@@ -153,12 +153,14 @@ def list_(
             filters["own"] = False
         names = _Names(client)
         if kind != "benchmark" and benchmark is None and word in (None, *RunState):
-            listed = client.scenarios.runs.list(limit=min(limit, PAGE), **_given({**filters, **of_scenarios}))
+            listed = client.scenarios.runs.list(
+                limit=min(limit, PAGE), **_without_unset({**filters, **of_scenarios})
+            )
             found += [_scenario_row(each, names) for each in islice(listed, limit)]
         if kind != "scenario" and not scenario and not parent and word in (None, *_BENCHMARK_RUN_STATES):
             id = find_benchmark(client, benchmark).id if benchmark else None
             several = client.benchmark_runs.list(
-                limit=min(limit, PAGE), **_given({**filters, "benchmark_id": id})
+                limit=min(limit, PAGE), **_without_unset({**filters, "benchmark_id": id})
             )
             found += [_benchmark_row(each, names) for each in islice(several, limit)]
     found.sort(key=lambda row: -row.start_time_ms)
@@ -367,8 +369,8 @@ def _benchmark_run(client: Client, given: str) -> BenchmarkRunView:
     try:
         return client.benchmark_runs.retrieve(given)
     except NotFound:
-        for each in client.benchmark_runs.list(name=given, limit=1):
-            return each
+        for benchmark_run in client.benchmark_runs.list(name=given, limit=1):
+            return benchmark_run
     raise NotFound(
         f"no benchmark run has the id or name {given!r}; see `benchyard run list --kind benchmark`"
     )
@@ -378,13 +380,13 @@ def _state(given: str | None, kind: str | None) -> str | None:
     if given is None:
         return None
     word = _SPELLED.get(given.lower(), given.lower())
-    known = {each.value for each in RunState} if kind != "benchmark" else set(_BENCHMARK_RUN_STATES)
+    known = {state.value for state in RunState} if kind != "benchmark" else set(_BENCHMARK_RUN_STATES)
     if word not in known:
         raise UsageError(f"{given!r} is not a state of a run; known are {', '.join(sorted(known))}")
     return word
 
 
-def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _without_unset(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, False)}
 
 
@@ -457,7 +459,7 @@ def _scenario_lines(
             "took": duration(view.duration_ms),
             "rescoring": view.rescoring_failure,
             "final state": _final_state(view),
-            "files": ", ".join(each.name for each in view.traces),
+            "files": ", ".join(trace.name for trace in view.traces),
             "metadata": pairs(view.metadata),
         }
     ).splitlines()
@@ -538,7 +540,7 @@ def _result(view: ScenarioRunView) -> str | None:
     result = view.scoring_contract_result
     if result is None:
         return "unscored" if view.state in ENDED_RUNS else None
-    if any(each.state == "error" for each in result.scoring_function_results):
+    if any(function_result.state == "error" for function_result in result.scoring_function_results):
         return "unscored"
     word = "passed" if result.score >= NEARLY_PASSED else "not passed"
     return f"{word}, suspect" if result.is_suspect else word

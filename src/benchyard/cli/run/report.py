@@ -122,7 +122,7 @@ def one_step(number: int, step: object) -> Iterator[str]:
 def trajectory_size(trajectory: Mapping[str, Any]) -> str:
     """Return the number of steps and of tool calls."""
     steps = [each for each in trajectory.get("steps", []) if isinstance(each, dict)]
-    calls = sum(len(_dicts(each.get("tool_calls"))) for each in steps)
+    calls = sum(len(_dicts(step.get("tool_calls"))) for step in steps)
     return f"{count_text(len(steps), 'step')}, {count_text(calls, 'tool call')}"
 
 
@@ -207,7 +207,7 @@ def _content(content: object) -> str:
 
 
 def _dicts(values: object) -> list[dict[str, Any]]:
-    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 def _is_number(value: object) -> bool:
@@ -244,7 +244,7 @@ def steps_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def traces_of(run: ScenarioRunView) -> list[Trace]:
     """Return the trajectories among the traces of a run, in their order."""
-    return [each for each in run.traces if each.kind == "atif"]
+    return [trace for trace in run.traces if trace.kind == "atif"]
 
 
 @dataclass(frozen=True)
@@ -287,14 +287,14 @@ def scorer_lines(result: ContractResult, *, full: bool) -> Iterator[str]:
     """Yield each scorer with its weight and score, and then the output of each."""
     rows = [
         [
-            clean(each.scoring_function_name),
-            f"{each.weight:g}",
-            f"{each.score:.3f}" + (" suspect" if each.suspect else ""),
-            "it broke" if each.state == "error" else "",
-            duration(each.duration_ms),
-            clean(each.reason or each.suspect),
+            clean(function_result.scoring_function_name),
+            f"{function_result.weight:g}",
+            f"{function_result.score:.3f}" + (" suspect" if function_result.suspect else ""),
+            "it broke" if function_result.state == "error" else "",
+            duration(function_result.duration_ms),
+            clean(function_result.reason or function_result.suspect),
         ]
-        for each in result.scoring_function_results
+        for function_result in result.scoring_function_results
     ]
     titles = ["SCORER", "WEIGHT", "SCORE", "STATE", "TOOK", "WHY"]
     kept = [at for at, title in enumerate(titles) if at < 3 or any(row[at] for row in rows)]
@@ -304,8 +304,8 @@ def scorer_lines(result: ContractResult, *, full: bool) -> Iterator[str]:
         [[row[at] for at in kept] for row in rows],
         Narrow(["SCORER"], ["TOOK", "STATE"]),
     )
-    for each in result.scoring_function_results:
-        yield from _scorer(each, full=full)
+    for function_result in result.scoring_function_results:
+        yield from _scorer(function_result, full=full)
 
 
 def _scorer(result: ScorerResult, *, full: bool) -> Iterator[str]:
@@ -325,8 +325,8 @@ def command_lines(found: RunExecutionListView, what: str, *, full: bool) -> Iter
         return
     if found.total_count > len(found.executions):
         yield f"\nthe last {len(found.executions)} of {found.total_count} commands"
-    for each in found.executions:
-        yield from _command(each, what, full=full)
+    for execution in found.executions:
+        yield from _command(execution, what, full=full)
 
 
 def _command(execution: RunExecution, what: str, *, full: bool) -> Iterator[str]:
@@ -367,9 +367,9 @@ def spending(usage: Mapping[str, float]) -> dict[str, str]:
     """Return tokens and cost, for the head of a report."""
     if not usage:
         return {}
-    amounts = {word: _known(usage, names) for word, names in _PARTS.items()}
+    amounts = {word: _first_value(usage, names) for word, names in _PARTS.items()}
     told = ", ".join(f"{amount:,.0f} {word}" for word, amount in amounts.items() if amount)
-    calls, cost = usage.get("model_calls"), _known(usage, _COST)
+    calls, cost = usage.get("model_calls"), _first_value(usage, _COST)
     unknown = "not known: there is no price for the model" if calls else ""
     return {
         "tokens": told + (f" in {calls:,.0f} calls" if told and calls else ""),
@@ -377,7 +377,7 @@ def spending(usage: Mapping[str, float]) -> dict[str, str]:
     }
 
 
-def _known(usage: Mapping[str, float], names: Sequence[str]) -> float | None:
+def _first_value(usage: Mapping[str, float], names: Sequence[str]) -> float | None:
     return next((usage[name] for name in names if name in usage), None)
 
 

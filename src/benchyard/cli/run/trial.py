@@ -211,7 +211,7 @@ class TrialReport:
             "agent_label": _labels(self.job)[self.trial.agent],
             "scenario_run": wire(self.details.run) if self.details else None,
             **(self.details.data("agent_executions") if self.details else _NO_DETAILS),
-            "other_trial_ids": [each.id for each in self.others],
+            "other_trial_ids": [other.id for other in self.others],
         }
 
     def lines(self, wanted: StepSelection, *, full: bool) -> Iterator[str]:
@@ -399,13 +399,13 @@ def _head(job: BenchmarkJobView, trial: TrialView, run: ScenarioRunView | None) 
             "network": _network(trial),
             "meanwhile": "; ".join(conditions_once(trial.conditions)),
             "rescoring": trial.rescore_note,
-            "tags": " ".join(clean(each) for each in trial.tags),
+            "tags": " ".join(clean(tag) for tag in trial.tags),
             "note": clean(trial.note) if trial.note else None,
             "labels": "; ".join(label_lines(trial)),
             "started": when(trial.start_time_ms),
             "took": duration(trial.duration_ms),
             "run": trial.scenario_run_id,
-            "files": ", ".join(clean(each.name) for each in run.traces) if run else None,
+            "files": ", ".join(clean(trace.name) for trace in run.traces) if run else None,
         }
     )
 
@@ -413,7 +413,7 @@ def _head(job: BenchmarkJobView, trial: TrialView, run: ScenarioRunView | None) 
 def _told_score(trial: TrialView) -> str | None:
     if trial.score is None:
         return "0.000 (a crash counts 0)" if trial.outcome == "crashed" else None
-    before = [score_text(each.score) for each in trial.earlier_scores]
+    before = [score_text(earlier_score.score) for earlier_score in trial.earlier_scores]
     return score_text(trial.score) + (f" (before it was scored again: {', '.join(before)})" if before else "")
 
 
@@ -437,8 +437,8 @@ def _others(job: BenchmarkJobView, trial: TrialView, others: Sequence[TrialView]
     yield ""
     yield f"{len(others)} more of this scenario; --agent and --attempt choose, and so does a trial's id"
     rows = [
-        [clean(labels[each.agent]), str(each.attempt), result_of(each), score_text(each.score), each.id]
-        for each in others[:_MOST_OTHERS]
+        [clean(labels[other.agent]), str(other.attempt), result_of(other), score_text(other.score), other.id]
+        for other in others[:_MOST_OTHERS]
     ]
     titles = ["AGENT", "ATTEMPT", "OUTCOME", "SCORE", "ID"]
     yield from table_lines(titles, rows, Narrow(["AGENT"], ["SCORE"]))
@@ -451,8 +451,8 @@ def _stages(trial: TrialView) -> Iterator[str]:
         return
     begin = trial.start_time_ms or trial.stages[0].start_ms
     rows = [
-        [clean(each.name), duration(each.end_ms - each.start_ms), duration(max(0, each.start_ms - begin))]
-        for each in trial.stages
+        [clean(stage.name), duration(stage.end_ms - stage.start_ms), duration(max(0, stage.start_ms - begin))]
+        for stage in trial.stages
     ]
     yield ""
     yield from table_lines(["STAGE", "TOOK", "BEGAN AFTER"], rows)

@@ -1,4 +1,4 @@
-"""`benchyard trial tag`, `note` and `label`: what people note about trials."""
+"""`benchyard trial tag`, `note` and `label`: people's remarks on trials."""
 
 from collections.abc import Sequence
 

@@ -74,9 +74,9 @@ def _trial(client: Client, given: str, scenario: str | None) -> TrialView:
     if scenario is None:
         raise UsageError("name a trial by its id, or a job and a scenario: `benchyard trial list JOB`")
     job = find_job(client, given)
-    trials = [each for each in client.jobs.trials(job.id, limit=1000) if not each.is_superseded]
+    trials = [trial for trial in client.jobs.trials(job.id, limit=1000) if not trial.is_superseded]
     id = scenario_id_in(job, trials, scenario)
-    found = [each for each in trials if each.scenario_id == id and each.score is not None]
+    found = [trial for trial in trials if trial.scenario_id == id and trial.score is not None]
     if not found:
         raise NotFound(f"no trial of {scenario!r} in job {job.id} was scored")
     if len(found) > 1:

@@ -66,7 +66,7 @@ def steps(
     with connect() as client:
         if follow:
             if output == "text":
-                click.echo(_aligned(_HEAD))
+                click.echo(_line(_HEAD))
             for event in client.trajectories.follow(given):
                 _tell(event, output)
         elif number is not None:
@@ -103,7 +103,7 @@ def _lines(index: StepIndexView, given: str, begin: int, end: int) -> Iterator[s
     ]
     inside = "" if len(names) < 2 else f", in {len(names)} trajectories"
     yield f"{clean(index.trace)}: {count_text(index.count, 'step')}{inside}"
-    yield _aligned(_HEAD)
+    yield _line(_HEAD)
     trajectory = 0
     for at in range(begin - 1, end):
         if index.columns.trajectory[at] != trajectory:
@@ -119,7 +119,7 @@ def _lines(index: StepIndexView, given: str, begin: int, end: int) -> Iterator[s
             tokens,
             _cost(columns.cost_usd[at]),
         ]
-        yield _aligned([*cells, mark + columns.text[at]])
+        yield _line([*cells, mark + columns.text[at]])
     if end < index.count:
         yield f"... {index.count - end} more: benchyard trial steps {given} --from {end + 1}"
     if index.problem is not None:
@@ -168,7 +168,7 @@ def _live_line(number: int, step: dict[str, Any]) -> str:
     words = _words(step.get("message")) or _words([call.get("arguments") for call in calls])
     tools = ",".join(str(call.get("function_name")) for call in calls)
     cost = _cost(metrics.get("cost_usd"))
-    return _aligned([str(number), str(step.get("source")), tools, tokens, cost, words])
+    return _line([str(number), str(step.get("source")), tools, tokens, cost, words])
 
 
 def _words(content: Any) -> str:
@@ -200,7 +200,7 @@ def _cost(cost: float | None) -> str:
     return f"${cost:.4f}" if cost < 10 else f"${cost:.2f}"
 
 
-def _aligned(cells: Sequence[str]) -> str:
+def _line(cells: Sequence[str]) -> str:
     """Return a line of the list, which fits the terminal."""
     parts = []
     for place, (cell, width) in enumerate(zip(cells, _WIDTHS, strict=False)):

@@ -85,13 +85,13 @@ def _verbs(client: Client, given: str) -> WorkVerbs[Any]:
 
 
 def _stat_lines(found: WorkFilesView) -> Iterator[str]:
-    """Yield the changed paths as a table, and what is not in it."""
-    rows = [[_SIGNS[each.change], _kind(each), _told_size(each), clean(each.path)] for each in found.files]
+    """Yield the changed paths as a table, and a line on the paths left out."""
+    rows = [[_SIGNS[file.change], _kind(file), _told_size(file), clean(file.path)] for file in found.files]
     if rows:
         yield from table_lines(["", "TYPE", "SIZE", "PATH"], rows, Narrow(["PATH"], ["TYPE"]))
     else:
         yield "nothing was changed"
-    beside = found.beside_count - sum(not each.is_work for each in found.files)
+    beside = found.beside_count - sum(not file.is_work for file in found.files)
     if found.has_more:
         yield f"... and {found.total_count - len(found.files)} more; name a PATH"
     if beside:

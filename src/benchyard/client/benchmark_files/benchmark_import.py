@@ -37,8 +37,8 @@ _PAGE = 1000
 
 
 def oldest_by_name(client: SyncNouns, prefix: str) -> dict[str, ScenarioView]:
-    """Return the scenarios whose names begin so, by name; the oldest of each name."""
-    return {each.name: each for each in client.scenarios.list(search=prefix, limit=_PAGE)}
+    """Return the scenarios with names that begin so, by name; the oldest of each name."""
+    return {scenario.name: scenario for scenario in client.scenarios.list(search=prefix, limit=_PAGE)}
 
 
 def dedupe(client: SyncNouns, pushed: list[PushResult]) -> list[PushResult]:
@@ -299,9 +299,9 @@ def _registry_set(wish: BenchmarkImport, path: Path, work: Path) -> ImportSet:
     dataset = registry.find(wish.name)
     folders = {(tree.url, tree.revision): _fetch_tree(wish, tree) for tree in dataset.trees()}
     tasks = []
-    for each in dataset.tasks:
-        root = path.parent if each.git_url is None else folders[each.git_url, each.commit or "HEAD"]
-        tasks.append(BoundedFolder(root).inside(each.path))
+    for task in dataset.tasks:
+        root = path.parent if task.git_url is None else folders[task.git_url, task.commit or "HEAD"]
+        tasks.append(BoundedFolder(root).inside(task.path))
     name = slug(f"{dataset.name}@{dataset.version}")
     request = BenchmarkRequest(
         name=name, description=dataset.description or None, metadata={REVISION_KEY: dataset.version}

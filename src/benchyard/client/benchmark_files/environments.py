@@ -76,7 +76,7 @@ def policy_id(client: SyncNouns, access: NetworkAccess, *, dry_run: bool) -> str
             known = _known_policy(client, name)
             if known is None:
                 raise
-    wanted = Egress().changed(NetworkPolicyRequest.model_validate(fields))
+    wanted = Egress().with_change(NetworkPolicyRequest.model_validate(fields))
     if _egress_rules(known.egress) != _egress_rules(wanted):
         raise UsageError(
             f"the network policy {name!r} ({known.id}) has other rules than tasks mean by that name; "
@@ -86,7 +86,11 @@ def policy_id(client: SyncNouns, access: NetworkAccess, *, dry_run: bool) -> str
 
 
 def _known_policy(client: SyncNouns, name: str) -> NetworkPolicyView | None:
-    named = (each for each in client.network_policies.list(name=name) if each.name == name)
+    named = (
+        network_policy
+        for network_policy in client.network_policies.list(name=name)
+        if network_policy.name == name
+    )
     return find_one(named, name, "policy")
 
 
@@ -94,7 +98,7 @@ def _egress_rules(egress: Egress) -> dict[str, object]:
     """Return the rules of a policy, independent of their order."""
     return {
         **egress.model_dump(exclude={"allowed_cidrs", "allowed_hostnames"}),
-        "cidrs": {each.model_dump_json() for each in egress.allowed_cidrs},
+        "cidrs": {allowed_cidr.model_dump_json() for allowed_cidr in egress.allowed_cidrs},
         "hostnames": set(egress.allowed_hostnames),
     }
 
@@ -107,12 +111,12 @@ def _policy_fields(access: NetworkAccess) -> PolicyFields:
     if access.mode == "none":
         return PolicyFields(name=NO_NETWORK_POLICY, description="The gateway only.", allow_agent_gateway=True)
     digest = hashlib.sha256("\n".join(sorted(access.hosts)).encode()).hexdigest()[:12]
-    blocks: list[dict[str, Any]] = [{"cidr": each} for each in access.hosts if _is_block(each)]
+    blocks: list[dict[str, Any]] = [{"cidr": host} for host in access.hosts if _is_block(host)]
     return PolicyFields(
         name=_ALLOW_LIST_PREFIX + digest,
         description=f"Imported with a task: {', '.join(access.hosts)}"[:250],
         allow_agent_gateway=True,
-        allowed_hostnames=[each for each in access.hosts if not _is_block(each)],
+        allowed_hostnames=[host for host in access.hosts if not _is_block(host)],
         allowed_cidrs=blocks,
     )
 
@@ -200,10 +204,10 @@ def on_demand_blueprint(client: SyncNouns, recipe: EnvironmentRecipe, *, dry_run
 def _first_blueprint(client: SyncNouns, name: str) -> str | None:
     """Return the oldest usable blueprint of a name; lists begin with the newest."""
     found = [
-        each.id
-        for each in client.blueprints.list(name, limit=_PAGE)
-        if each.state == "created"
-        and (each.parameters.on_demand or each.status is BlueprintStatus.BUILD_COMPLETE)
+        blueprint.id
+        for blueprint in client.blueprints.list(name, limit=_PAGE)
+        if blueprint.state == "created"
+        and (blueprint.parameters.on_demand or blueprint.status is BlueprintStatus.BUILD_COMPLETE)
     ]
     return found[-1] if found else None
 

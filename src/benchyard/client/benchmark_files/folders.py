@@ -75,16 +75,18 @@ def push_benchmark(
     """Push a benchmark's own scenarios, then the benchmark; the last result is that of the benchmark."""
     # Resolve names before any change: an unknown name must not leave half a benchmark.
     known = {
-        each: scenario_id_of(client, each) for each in draft.scenarios if isinstance(each, NamedScenario)
+        scenario: scenario_id_of(client, scenario)
+        for scenario in draft.scenarios
+        if isinstance(scenario, NamedScenario)
     }
     done = []
     ids = []
-    for each in draft.scenarios:
-        if isinstance(each, NamedScenario):
-            ids.append(known[each])
+    for scenario in draft.scenarios:
+        if isinstance(scenario, NamedScenario):
+            ids.append(known[scenario])
         else:
-            done.append(push_scenario(client, each, dry_run=dry_run, progress=progress))
-            ids.append(done[-1].id or f"(new: {each.request.name})")
+            done.append(push_scenario(client, scenario, dry_run=dry_run, progress=progress))
+            ids.append(done[-1].id or f"(new: {scenario.request.name})")
     request = draft.request.model_copy(update={"scenario_ids": list(dict.fromkeys(ids))})
     return [*done, push_set(client, request, dry_run=dry_run)]
 

@@ -77,7 +77,7 @@ class BrokenItem(Protocol):
 
     @property
     def reason(self) -> str:
-        """Reason, with file and line, and what to do."""
+        """Reason, with file and line, and the remedy."""
         ...
 
     @property
@@ -110,7 +110,7 @@ class ImportResult:
 
     def count(self, action: str) -> int:
         """Return the number of scenarios that were created, changed or left unchanged."""
-        return sum(each.action == action for each in self.scenarios)
+        return sum(scenario.action == action for scenario in self.scenarios)
 
     def lines(self) -> Iterator[str]:
         """Yield the result as lines for people."""

@@ -204,21 +204,25 @@ class _Exporter:
         egress = find_policy(self._client, given).egress
         if egress.allow_all:
             return NetworkAccess("open")
-        hosts = (*egress.allowed_hostnames, *(each.cidr for each in egress.allowed_cidrs))
+        hosts = (*egress.allowed_hostnames, *(allowed_cidr.cidr for allowed_cidr in egress.allowed_cidrs))
         return NetworkAccess("allow-list", hosts) if hosts else NetworkAccess("none")
 
     def _programs_of(self, view: ScenarioView, attachments: Attachments) -> ScorerPrograms:
         contracts = [view.scoring_contract, *(each.scoring_contract for each in view.steps or [])]
-        scorers = [each.scorer for one in contracts if one for each in one.scoring_function_parameters]
+        scorers = [
+            parameter.scorer for one in contracts if one for parameter in one.scoring_function_parameters
+        ]
         custom = {}
-        for type in {str(each["custom_scorer_type"]) for each in scorers if each.get("custom_scorer_type")}:
+        for type in {
+            str(scorer["custom_scorer_type"]) for scorer in scorers if scorer.get("custom_scorer_type")
+        }:
             known = find_custom_scorer(self._client, type)
             if known is not None:
                 custom[type] = known.bash_script
         pythons = {
-            str(each["python_script"]): _python_needs(each)
-            for each in scorers
-            if each.get("type") == "python_script_scorer"
+            str(scorer["python_script"]): _python_needs(scorer)
+            for scorer in scorers
+            if scorer.get("type") == "python_script_scorer"
         }
         return ScorerPrograms(
             custom,
@@ -235,9 +239,9 @@ def shipped_graders(
     """Return the scorers of public benchmarks among these, in the form that is run elsewhere."""
     known = exports.types()
     return {
-        scorer_key(each): exports.export(each, attachments, seconds or SCORER_SECONDS_DEFAULT)
-        for each in scorers
-        if each.get("type") in known
+        scorer_key(scorer): exports.export(scorer, attachments, seconds or SCORER_SECONDS_DEFAULT)
+        for scorer in scorers
+        if scorer.get("type") in known
     }
 
 

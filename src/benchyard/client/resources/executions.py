@@ -317,20 +317,20 @@ class Commands(VerbGroup[S]):
         if not _is_heard(options) and not options.get("attach_stdin"):
             view = yield from self._executions.execute.steps(self._devbox_id, command, shell, timeout)
             return CommandResult(self.session, view)
-        begun = yield from self._begun(command, options)
+        begun = yield from self._begin(command, options)
         view = yield from _wait_and_tell(self._executions, begun, options, timeout)
         return CommandResult(self.session, view)
 
     @call
     def exec_async(self, command: str, **options: Unpack[StartOptions]) -> Steps[Execution[S]]:
         """Start a command and return at once; callbacks receive its output as it comes."""
-        begun = yield from self._begun(command, options)
+        begun = yield from self._begin(command, options)
         listener = None
         if _is_heard(options):
             listener = self.session.spawn(_listen(self._executions, begun, options))
         return Execution(self.session, begun, listener)
 
-    def _begun(self, command: str, options: StartOptions) -> Steps[ExecutionView]:
+    def _begin(self, command: str, options: StartOptions) -> Steps[ExecutionView]:
         request = ExecuteRequest(
             command=command,
             shell_name=options.get("shell_name") or self._shell_name,

@@ -19,7 +19,12 @@ from benchyard.client.resources.runs import ScenarioRuns
 from benchyard.models.removals import DeletedView
 from benchyard.models.reports.trends import ScenarioHistoryView
 from benchyard.models.runs import ScenarioRunView
-from benchyard.models.scenarios import CustomScorerView, ScenarioEnvironment, ScenarioView, ScorerTrialView
+from benchyard.models.scenarios import (
+    CustomScorerView,
+    ScenarioEnvironment,
+    ScenarioView,
+    ScorerValidationView,
+)
 
 _SCORERS_PATH = "/v1/scenarios/scorers"
 
@@ -58,12 +63,12 @@ class Scorers(VerbGroup[S]):
         id: str,
         scoring_context: Any,
         environment_parameters: ScenarioEnvironment | Loose | None = None,
-    ) -> Steps[ScorerTrialView]:
+    ) -> Steps[ScorerValidationView]:
         """Try a custom scorer with this context in a devbox that is made for it."""
         fields = {"scoring_context": scoring_context, "environment_parameters": environment_parameters}
         path = at(_SCORERS_PATH + "/{}/validate", id)
         request = Request("POST", path, json=body_of(fields), timeout=TRANSFER_TIMEOUT)
-        return (yield from fetch(request, ScorerTrialView))
+        return (yield from fetch(request, ScorerValidationView))
 
 
 _PATH = "/v1/scenarios"

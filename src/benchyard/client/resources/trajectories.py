@@ -51,8 +51,8 @@ class Trajectories(VerbGroup[S]):
             query = {"from": following, "to": upto, "trace": trace}
             request = Request("GET", _path(id), query, timeout=TRANSFER_TIMEOUT)
             found = yield from fetch(request, StepRangeView)
-            for each in found.steps:
-                yield Emit(each)
+            for step in found.steps:
+                yield Emit(step)
             following = found.next or (upto + 1 if upto < found.count else None)
 
     @call
@@ -72,7 +72,7 @@ class Trajectories(VerbGroup[S]):
 
     @items
     def follow(self, id: str, after: str | None = None, patience: float = PATIENCE_SECONDS) -> Flow[LiveStep]:
-        """Yield what an agent does as it does it, after the event with a cursor; the last one is its end.
+        """Yield an agent's steps while it works, after the event with a cursor; the last event is its end.
 
         Goes on after a restart of the server; raises ServerUnreachable when the server is away for longer
         than the patience.

@@ -21,7 +21,7 @@ class Trials(WorkVerbs[S]):
 
     @call
     def retrieve(self, id: str) -> Steps[TrialView]:
-        """Look a trial up, with what people noted; raises NotFound."""
+        """Look a trial up, with its tags, note and labels; raises NotFound."""
         return (yield from fetch(Request("GET", at(_PATH + "/{}", id)), TrialView))
 
     get = retrieve

@@ -1,4 +1,4 @@
-"""Webhooks: addresses that are told of ends of jobs, verdicts of gates and new problems."""
+"""Webhooks: addresses that get messages of ends of jobs, verdicts of gates and new problems."""
 
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
@@ -45,12 +45,12 @@ class Webhooks(VerbGroup[S]):
 
     @call
     def delete(self, id: str) -> Steps[WebhookView]:
-        """Delete a webhook with what it was not told yet; raises NotFound."""
+        """Delete a webhook with the deliveries that still wait; raises NotFound."""
         return (yield from fetch(Request("POST", at(_PATH + "/{}/delete", id)), WebhookView))
 
     @call
     def test(self, id: str) -> Steps[WebhookDeliveryView]:
-        """Send a test event to a webhook, once, and return what came of it."""
+        """Send a test event to a webhook, once, and return the delivery."""
         return (yield from fetch(Request("POST", at(_PATH + "/{}/test", id)), WebhookDeliveryView))
 
     @listing
@@ -60,5 +60,5 @@ class Webhooks(VerbGroup[S]):
 
     @listing
     def deliveries(self, id: str, **query: Unpack[DeliveryPageFields]) -> ListingSpec[WebhookDeliveryView]:
-        """List what a webhook was or will be told, newest first; what has ended is kept for a week."""
+        """List the deliveries of a webhook, newest first; ended ones are kept for a week."""
         return ListingSpec(at(_PATH + "/{}/deliveries", id), "deliveries", WebhookDeliveryView, query)

@@ -25,28 +25,28 @@ class DevboxOps(VerbGroup[S]):
     @call
     def create(self, *, timeout: float | None = None, **fields: Unpack[DevboxFields]) -> Steps[Devbox[S]]:
         """Make a devbox and wait until it runs; raises StartFailed if it never will."""
-        return (yield from self._made(fields, timeout))
+        return (yield from self._create_running(fields, timeout))
 
     @call
     def create_from_blueprint_id(
         self, blueprint_id: str, *, timeout: float | None = None, **fields: Unpack[DevboxExtras]
     ) -> Steps[Devbox[S]]:
         """Make a devbox from a blueprint."""
-        return (yield from self._made({**fields, "blueprint_id": blueprint_id}, timeout))
+        return (yield from self._create_running({**fields, "blueprint_id": blueprint_id}, timeout))
 
     @call
     def create_from_blueprint_name(
         self, blueprint_name: str, *, timeout: float | None = None, **fields: Unpack[DevboxExtras]
     ) -> Steps[Devbox[S]]:
         """Make a devbox from the newest blueprint of a name."""
-        return (yield from self._made({**fields, "blueprint_name": blueprint_name}, timeout))
+        return (yield from self._create_running({**fields, "blueprint_name": blueprint_name}, timeout))
 
     @call
     def create_from_snapshot(
         self, snapshot_id: str, *, timeout: float | None = None, **fields: Unpack[DevboxExtras]
     ) -> Steps[Devbox[S]]:
         """Make a devbox from a snapshot."""
-        return (yield from self._made({**fields, "snapshot_id": snapshot_id}, timeout))
+        return (yield from self._create_running({**fields, "snapshot_id": snapshot_id}, timeout))
 
     @call
     def list(self, **query: Unpack[DevboxPageFields]) -> Steps[list[Devbox[S]]]:
@@ -54,7 +54,7 @@ class DevboxOps(VerbGroup[S]):
         views = yield from all_items(ListingSpec("/v1/devboxes", "devboxes", DevboxView, query))
         return [Devbox(self.session, view.id) for view in views]
 
-    def _made(self, fields: Mapping[str, Any], timeout: float | None) -> Steps[Devbox[S]]:
+    def _create_running(self, fields: Mapping[str, Any], timeout: float | None) -> Steps[Devbox[S]]:
         request = request_of(DevboxRequest, fields)
         view = yield from Devboxes(self.session).create_and_await_running.steps(request, timeout)
         return Devbox(self.session, view.id)

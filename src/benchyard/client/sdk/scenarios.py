@@ -107,8 +107,8 @@ class ScoringSteps:
     def _contract(self) -> dict[str, Any]:
         if not self._scorers:
             raise UsageError("a scenario needs a scorer: call add_bash_script_scorer, or another add_...")
-        total = sum(each["weight"] for each in self._scorers)
-        functions = [{**each, "weight": each["weight"] / total} for each in self._scorers]
+        total = sum(scorer["weight"] for scorer in self._scorers)
+        functions = [{**scorer, "weight": scorer["weight"] / total} for scorer in self._scorers]
         return {"scoring_function_parameters": functions}
 
 

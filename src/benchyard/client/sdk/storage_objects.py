@@ -118,7 +118,7 @@ class StorageObjectOps(VerbGroup[S]):
         if not path.is_file():
             raise UsageError(f"there is no file {path}")
         kind: ContentType = "tgz" if path.name.endswith(".tar.gz") else BY_SUFFIX.get(path.suffix, "binary")
-        return (yield from self._stored(path, name or path.name, content_type or kind, metadata, ttl))
+        return (yield from self._store(path, name or path.name, content_type or kind, metadata, ttl))
 
     @call
     def upload_from_dir(
@@ -139,7 +139,7 @@ class StorageObjectOps(VerbGroup[S]):
             for path in sorted(folder.iterdir()):
                 tar.add(path, arcname=path.name, filter=ignore)
         called = name or f"{folder.resolve().name}.tar.gz"
-        return (yield from self._stored(packed.getvalue(), called, "tgz", metadata, ttl))
+        return (yield from self._store(packed.getvalue(), called, "tgz", metadata, ttl))
 
     @call
     def upload_from_text(
@@ -151,7 +151,7 @@ class StorageObjectOps(VerbGroup[S]):
         ttl: timedelta | None = None,
     ) -> Steps[StorageObject[S]]:
         """Store a text."""
-        return (yield from self._stored(text.encode(), name, "text", metadata, ttl))
+        return (yield from self._store(text.encode(), name, "text", metadata, ttl))
 
     @call
     def upload_from_bytes(
@@ -164,9 +164,9 @@ class StorageObjectOps(VerbGroup[S]):
         ttl: timedelta | None = None,
     ) -> Steps[StorageObject[S]]:
         """Store bytes."""
-        return (yield from self._stored(data, name, content_type, metadata, ttl))
+        return (yield from self._store(data, name, content_type, metadata, ttl))
 
-    def _stored(
+    def _store(
         self,
         source: Source,
         name: str,

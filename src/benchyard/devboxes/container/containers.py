@@ -120,7 +120,7 @@ async def meet_first_process(meeting: socket.socket, request: dict[str, Any], li
 
 
 def _enclose(pid: int) -> list[int]:
-    """Put a first process into a group of its own; return descriptors with which it can freeze all others."""
+    """Put a first process into a separate group; return descriptors with which it can freeze all others."""
     try:
         group = cgroups.enclose(pid)
         return freezer.open_group(str(group)) if group else []
@@ -311,7 +311,7 @@ class Containers:
                     [ended, met], timeout=_PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
                 if not met.done():
-                    said = await self._engine.said(name) or "it said nothing"
+                    said = await self._engine.end_of_output(name) or "it said nothing"
                     message = f"the devbox's first process did not start: {said}. {_RUNTIME}"
                     raise StartFailed(message, step="container")
                 return met.result()
@@ -341,9 +341,9 @@ class Containers:
             # The engine refuses unless the container is paused, or runs.
             with contextlib.suppress(DevboxError, NotFound):
                 await self._engine.ask("POST", f"/containers/{self.name(devbox_id)}/{action}")
-        await self.ended(devbox_id)
+        await self.wait_until_ended(devbox_id)
 
-    async def ended(self, devbox_id: str) -> None:
+    async def wait_until_ended(self, devbox_id: str) -> None:
         """Return when the engine, too, has noticed the end of a container."""
         await self._engine.wait(self.name(devbox_id))
 

@@ -275,7 +275,7 @@ class ContainerDriver(FirstProcessDriver):
 
     async def _clean(self, devbox: running_devbox.RunningDevbox) -> None:
         devbox.close()
-        await self._containers.ended(devbox.spec.id)
+        await self._containers.wait_until_ended(devbox.spec.id)
         await self._clear(devbox.spec.id, devbox.spec.folder)
 
     def _devbox_ended(self, devbox: running_devbox.RunningDevbox) -> None:

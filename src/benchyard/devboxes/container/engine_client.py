@@ -168,7 +168,7 @@ class ContainerEngine:
         except NotFound:
             return
 
-    async def said(self, name: str) -> str:
+    async def end_of_output(self, name: str) -> str:
         """Return the end of a container's output."""
         query = {"stdout": "true", "stderr": "true", "tail": "20"}
         raw: bytes = await self.ask("GET", f"/containers/{quote(name)}/logs", query=query)

@@ -82,7 +82,7 @@ class ContainerImages:
         self._known: dict[str, tuple[Path, ...]] = {}
 
     async def open(self) -> None:
-        """Remove the half-made files of a killed server, and the images whose layers are gone."""
+        """Remove the half-made files of a killed server, and the images with layers that are gone."""
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
         self._folder.mkdir(mode=0o700, parents=True)
         await self.sweep()
@@ -124,7 +124,7 @@ class ContainerImages:
         await self._tidy()
 
     async def sweep(self) -> None:
-        """Remove the images whose layers are gone; an image used by a container waits for the next time.
+        """Remove the images with layers that are gone; an image used by a container waits for the next time.
 
         Afterwards the engine's images are known, even those that another server has loaded.
         """
@@ -183,7 +183,7 @@ def _layers(image: dict[str, object]) -> tuple[Path, ...] | None:
 
 
 def _check_mount_points(layers: tuple[Path, ...]) -> None:
-    """Refuse layers whose links would lead runtimes out of the container when they mount there."""
+    """Refuse layers with links that would lead runtimes out of the container when they mount there."""
     for name in _MOUNT_POINTS:
         path = next((layer / name for layer in layers if os.path.lexists(layer / name)), None)
         if path is not None and not is_whiteout(path.lstat()) and not stat.S_ISDIR(path.lstat().st_mode):
@@ -207,7 +207,7 @@ NO_LAYERS = (
 
 
 class ContainerStorage(Storage):
-    """Storage whose disks are the containers, and whose images are the engine's."""
+    """Storage with containers as disks, and with the engine's images."""
 
     is_in_folder = False
 

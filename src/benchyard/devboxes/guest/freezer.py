@@ -26,7 +26,7 @@ class Freezer(ABC):
     """Means to stop all processes of a devbox but this one."""
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[bool]:
+    def hold(self) -> Iterator[bool]:
         """Keep all processes still for the block; processes stopped before stay stopped after it.
 
         Yields True if all stood still in time; else some may have forked meanwhile.
@@ -51,7 +51,7 @@ class Freezer(ABC):
         """Kill the result of `find` until it is empty while all stand still; False if it takes too long."""
         deadline = time.monotonic() + _KILL_SECONDS
         while True:
-            with self.held() as is_still:
+            with self.hold() as is_still:
                 pids = find()
                 # Parents last: the kernel continues the stopped children of a parent that ends.
                 processes.signal_each(pids[::-1], signal.SIGKILL)
@@ -149,13 +149,13 @@ class GroupFreezer(Freezer):
             os.close(descriptor)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[bool]:
+    def hold(self) -> Iterator[bool]:
         if self._is_usable:
             try:
                 os.pwrite(self._leave, b"0", 0)
             except OSError:
                 self._is_usable = False
-        with super().held() if self._is_usable else self._instead.held() as is_still:
+        with super().hold() if self._is_usable else self._instead.hold() as is_still:
             yield is_still
 
     def _stop(self) -> bool:
@@ -177,6 +177,6 @@ class GroupFreezer(Freezer):
 
 
 def make_freezer(descriptors: list[int], *, everybody: bool) -> Freezer:
-    """Return the best freezer available: of the group whose descriptors are given, or by signals."""
+    """Return the best freezer available: of a group by its descriptors, or by signals."""
     by_signal = SignalFreezer(everybody=everybody)
     return GroupFreezer(descriptors, by_signal) if descriptors else by_signal

@@ -26,7 +26,7 @@ def _libc() -> ctypes.CDLL:
     return library
 
 
-def _checked(result: int, what: str) -> int:
+def _require_success(result: int, what: str) -> int:
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
     return result
@@ -49,7 +49,7 @@ def ruleset(readable: list[str], writable: list[str]) -> int:
         attributes = struct.pack("=QQQ", everything, 0, _SCOPE_SIGNALS)
     libc = _libc()
     size = ctypes.c_size_t(len(attributes))
-    rules = _checked(libc.syscall(_CREATE_RULESET, attributes, size, 0), "landlock_create_ruleset")
+    rules = _require_success(libc.syscall(_CREATE_RULESET, attributes, size, 0), "landlock_create_ruleset")
     for paths, access in ((readable, _READ), (writable, everything)):
         for path in paths:
             _allow(libc, rules, path, access)
@@ -65,7 +65,7 @@ def _allow(libc: ctypes.CDLL, rules: int, path: str, access: int) -> None:
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             access &= _OF_FILES
         rule = struct.pack("=Qi", access, place)
-        _checked(libc.syscall(_ADD_RULE, rules, _PATH_BENEATH, rule, 0), f"landlock_add_rule {path}")
+        _require_success(libc.syscall(_ADD_RULE, rules, _PATH_BENEATH, rule, 0), f"landlock_add_rule {path}")
     finally:
         os.close(place)
 
@@ -73,5 +73,5 @@ def _allow(libc: ctypes.CDLL, rules: int, path: str, access: int) -> None:
 def restrict(rules: int) -> None:
     """Bind this process and its future children to the rules; setuid files give no privileges then."""
     libc = _libc()
-    _checked(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no_new_privs")
-    _checked(libc.syscall(_RESTRICT_SELF, rules, 0), "landlock_restrict_self")
+    _require_success(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no_new_privs")
+    _require_success(libc.syscall(_RESTRICT_SELF, rules, 0), "landlock_restrict_self")

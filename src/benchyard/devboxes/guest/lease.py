@@ -1,4 +1,4 @@
-"""The warden of a driver's folder: ends frozen devboxes whose lease is over.
+"""The warden of a driver's folder: ends frozen devboxes after their leases.
 
 A devbox's first process ends by itself if no server was in touch for the time of its lease; a frozen one
 cannot. The warden waits beside the zygote until the server's lock is free, however server and zygote ended.
@@ -37,7 +37,7 @@ _MAX_NOTE = 64 * 1024
 
 
 def living_devboxes(folder: str) -> list[dict[str, Any]]:
-    """Return the notes of all devboxes of a driver's folder whose first process lives."""
+    """Return the notes of all devboxes of a driver's folder with a living first process."""
     devboxes = []
     for note in _notes(folder):
         descriptor = _open(note)
@@ -69,7 +69,7 @@ def _is_only_one(folder: str) -> bool:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            # A warden whose zygote was killed waits for the same server: it will do.
+            # A warden left by a killed zygote waits for the same server: it will do.
             if time.monotonic() > deadline:
                 return False
             time.sleep(_LOOK_SECONDS)
@@ -137,7 +137,7 @@ def _open(note: dict[str, Any]) -> int | None:
 
 
 def _look_after(note: dict[str, Any], alone_seconds: float, deadline: float) -> None:
-    """End a devbox whose lease is over; for one that has ended by itself, remove the control groups."""
+    """End a devbox after its lease; for one that has ended by itself, remove the control groups."""
     descriptor = _open(note)
     if descriptor is not None:
         try:

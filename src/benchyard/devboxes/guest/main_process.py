@@ -1,6 +1,6 @@
 """The process that holds a devbox of the `process` driver: the guest's pid 1 without a pid namespace.
 
-Run as `main` in a process of its own. It outlives the process that started it.
+Run as `main` in a separate process. It outlives the process that started it.
 """
 
 import json

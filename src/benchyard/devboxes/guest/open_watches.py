@@ -58,7 +58,7 @@ def remove_watch(watcher: int, watch: int) -> None:
 
 
 def add_watches(root: int, watcher: int, sheet: int) -> None:
-    """Watch the files whose paths are listed in the file `sheet`; the list of their watches replaces it.
+    """Watch the files listed by path in the file `sheet`; the list of their watches replaces it.
 
     A link stands for the file or folder that it leads to. If the kernel has no room for all, the first ones
     are watched, and the rest is `UNWATCHED`.
@@ -159,7 +159,7 @@ def _add_target(root: int, watcher: int, link: bytes) -> int:
 
 
 def _add_folders(root: int, watcher: int, links: dict[int, bytes], watches: list[Watches]) -> None:
-    """Watch the folders that links lead to, and all folders in them, whose programs run unnoticed otherwise.
+    """Watch the folders that links lead to, and all folders in them: programs there would run unnoticed.
 
     If they are too many, a link is `UNWATCHED`. All are listed before any is watched, since listing opens
     them.

@@ -65,7 +65,7 @@ class SupervisedCommand:
         self._sources = descriptors
 
     def expect_end(self) -> None:
-        """Set the deadline of a supervisor that was told to kill the command."""
+        """Set the deadline of a supervisor that has been sent the request to kill its command."""
         self._is_killed = True
         soon = time.monotonic() + GRACE_SECONDS
         self.due = soon if self.due is None else min(self.due, soon)
@@ -391,7 +391,7 @@ class Pid1:
         if allowed or not self.supervisors:
             return reply
         # An allowed call may not have been carried out yet; a process that stands still is in no call.
-        with self.freezer.held() as is_still:
+        with self.freezer.hold() as is_still:
             return {**reply, "ok": is_still, "text": "its processes could not be frozen for it"}
 
     def _treat_all(self, operation: str) -> bool:
@@ -526,7 +526,7 @@ class Pid1:
         if "sources" in message:
             held.keep_sources(descriptors)
         elif "ended" in message:
-            self._ended(held)
+            self._end_supervisor(held)
         elif "stubborn" in message:
             self.freezer.kill(lambda: processes.descendants(held.pid))
         else:
@@ -541,7 +541,7 @@ class Pid1:
             pass
         if held.command is not None:
             held.settle()
-            self._ended(held)
+            self._end_supervisor(held)
         for sequence, (connection, action) in held.asking.items():
             self._send(connection, {"seq": sequence, "ok": action == "kill"})
         if held.is_open:
@@ -549,7 +549,7 @@ class Pid1:
         del self.supervisors[held.channel.fileno()]
         held.channel.close()
 
-    def _ended(self, held: SupervisedCommand) -> None:
+    def _end_supervisor(self, held: SupervisedCommand) -> None:
         if held.command is not None:
             del self.commands[held.command]
             self._broadcast({"ended": held.command})
@@ -568,11 +568,11 @@ class Pid1:
             if pid == 0:
                 return
             if not os.WIFSTOPPED(status):
-                self._gone(pid, status)
+                self._handle_end(pid, status)
             elif not self.stands_still:
                 os.kill(pid, signal.SIGCONT)
 
-    def _gone(self, pid: int, status: int) -> None:
+    def _handle_end(self, pid: int, status: int) -> None:
         """Handle the end of a child: a supervisor, one that opened a file, or an orphan of a supervisor."""
         job = self.openings.pop(pid, None)
         if job is not None and status != 0:
@@ -609,11 +609,11 @@ class Pid1:
     def _ours(self) -> frozenset[int]:
         return frozenset({held.pid for held in self._all_supervisors()}.union(self.openings))
 
-    def _seen(self) -> list[OwnedProcess]:
+    def _frozen_processes(self) -> list[OwnedProcess]:
         """Return all processes but our own, seen while they stand still, so that none slips through."""
         if not self.supervisors:
             return []
-        with self.freezer.held() as is_still:
+        with self.freezer.hold() as is_still:
             owners = find_owners(self._others())
         if not is_still:
             raise TimeoutError(_ETIMEDOUT, "its processes could not be frozen to be listed")
@@ -622,7 +622,7 @@ class Pid1:
     def _look(self, connection: socket.socket, message: dict[str, Any]) -> None:
         """Open a file, handle folders, or list processes, in a child, which answers itself."""
         try:
-            seen = self._seen() if message["op"] == "processes" else []
+            seen = self._frozen_processes() if message["op"] == "processes" else []
             pid = os.fork()
         except OSError as error:
             self._send(

@@ -176,7 +176,7 @@ def signal_each(pids: list[int], number: int) -> None:
 
 
 def kill_round(root: int) -> bool:
-    """Kill everything below `root` that a scan finds, and tell whether there was any.
+    """Kill everything below `root` that a scan finds, and return whether there was any.
 
     Stopping it first keeps it from forking meanwhile.
     """

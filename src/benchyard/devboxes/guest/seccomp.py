@@ -227,7 +227,7 @@ def install(code: bytes) -> None:
     _program, header = _arranged(code)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(header), 0, 0) < 0:
-        raise _refused()
+        raise _refusal()
 
 
 def install_listener(code: bytes) -> int:
@@ -241,7 +241,7 @@ def install_listener(code: bytes) -> int:
     call = (ctypes.c_long(number), ctypes.c_long(_SET_FILTER), ctypes.c_long(_NEW_LISTENER))
     descriptor: int = libc.syscall(*call, ctypes.byref(header))
     if descriptor < 0:
-        raise _refused()
+        raise _refusal()
     return descriptor
 
 
@@ -254,5 +254,5 @@ def _arranged(code: bytes) -> tuple[ctypes.Array[ctypes.c_char], ctypes.Array[ct
     return buffer, ctypes.create_string_buffer(header, len(header))
 
 
-def _refused() -> OSError:
+def _refusal() -> OSError:
     return OSError(ctypes.get_errno(), "the system call filter was refused", "seccomp")

@@ -172,7 +172,7 @@ _F_SETPIPE_SZ = 1031
 _GRACE_SECONDS = 0.2
 """Seconds after the command's end in which its children's output still counts as its own."""
 _SCAN_SECONDS = 0.25
-"""Seconds of killing by scans, before the first process is asked to freeze and kill the rest."""
+"""Seconds of killing by scans, before a request to the first process to freeze and kill the rest."""
 _ASK_SECONDS = 1.0
 _END_SECONDS = 30.0
 """Most seconds for killing everything."""

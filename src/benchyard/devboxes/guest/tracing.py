@@ -25,7 +25,7 @@ _CONTINUE = 1
 class Tracing:
     """The permission of this devbox's processes to trace each other, and the means to enforce it.
 
-    `listener` is the descriptor at which the filter asks, if it could be installed; `marks` tells whether
+    `listener` is the descriptor at which the filter asks, if it could be installed; `marks` says whether
     this process has the marking capability to give.
     """
 

@@ -343,7 +343,7 @@ class Carrier:
 
 MOST_WORK_ENTRIES = 1_000_000
 MOST_WORK_BYTES = 1024**4
-"""Files are shared with the disk of the work, whose size has a limit of its own."""
+"""Files are shared with the disk of the work, which has a separate limit on its size."""
 
 
 def carry_work(

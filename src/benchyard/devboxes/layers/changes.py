@@ -21,7 +21,7 @@ from benchyard.devboxes.layers.trees import TreeCursor, create_file, is_opaque, 
 CHANGES = "changes"
 """Key of the list in a report."""
 OUTSIDE = ".outside"
-"""Ending of the name of a second report, of what lies outside of the work."""
+"""Ending of the name of a second report, of changes outside of the work."""
 MOST_MARKED = 200_000
 MOST_LISTED = 10_000
 MOST_OF_WORK = 500
@@ -34,7 +34,7 @@ _TICK_SECONDS = 0.01
 
 
 _USABLE = 0o555
-"""Permission bits that let somebody read or run a file, or enter a folder."""
+"""Permission bits that let a user read or run a file, or enter a folder."""
 _ACCESS_LIST = "system.posix_acl_access"
 _MADE_BY_THE_KERNEL = ("/dev", "/proc", "/sys")
 
@@ -43,7 +43,7 @@ Listed = tuple[str, str, str, int, int, bool]
 
 
 class MarkedEntry(NamedTuple):
-    """The facts noted about one entry."""
+    """The recorded facts about one entry."""
 
     inode: int
     ctime_ns: int
@@ -76,7 +76,7 @@ def _is_opaque(name: str, parent: int) -> bool:
 
 
 def note_tree(path: str, manifest: str) -> bool:
-    """Write a mark of the tree to a new file that replaces an older one; tell whether it is complete."""
+    """Write a mark of the tree to a new file that replaces an older one; return whether it is complete."""
     began = time.time_ns()
     partial = f"{manifest}.partial"
     if os.path.lexists(partial):
@@ -319,7 +319,7 @@ class _Comparison:
 
     def _judge(self, path: str, before: MarkedEntry | None, now: MarkedEntry, status: os.stat_result) -> None:
         if before is None and not self._whole and now.ctime_ns < self._began:
-            # It existed, but was not noted.
+            # It existed, but was not recorded.
             return
         name = path.rpartition("/")[2]
         if now.is_whiteout:
@@ -378,7 +378,7 @@ class _Comparison:
             return False
 
     def _add_hidden(self, folder: str, name: str) -> None:
-        """Add what a folder had in the layers below, if a new folder has taken its place."""
+        """Add the entries that a folder had in the layers below, if a new folder has taken its place."""
         if self._adrift or not self._stack.down(name):
             return
         try:
@@ -396,7 +396,7 @@ class _Comparison:
             os.close(inside)
 
     def add_vanished(self) -> None:
-        """Add noted entries that are gone, unless their folder is gone too."""
+        """Add recorded entries that are gone, unless their folder is gone too."""
         for path, entry in self._noted.items():
             is_aside = any(path.startswith(f"{folder}/") for folder in self._aside)
             if path.rpartition("/")[0] not in self._noted and not entry.is_whiteout and not is_aside:

@@ -3,7 +3,7 @@
 import re
 
 PLAIN = 2
-"""Files that are only read or run when a program is told to."""
+"""Files that are only read or run on request of a program's caller."""
 LIGHTEST = 3
 _SYSTEM = re.compile(r"/(bin|sbin|lib\w*|usr|etc)(/|$)")
 _READ_AT_START = re.compile(

@@ -14,7 +14,7 @@ _END = "]}\n"
 def write(file: TextIO, facts: dict[str, Any], name: str, items: Iterable[Any]) -> None:
     """Write facts, and a list under a name, as one object."""
     file.write(f"{json.dumps(facts)[:-1]}, {json.dumps(name)}: {_BEGIN}")
-    # In large pieces: a file of its own may be slow to write to.
+    # In large pieces: small writes may be slow.
     file.write(",\n".join(map(json.dumps, items)))
     file.write(f"\n{_END}")
 

@@ -91,7 +91,7 @@ class LayerStack:
         return names | self._beside.keys() if len(self._levels) == 1 else names
 
     def touched(self, count: int) -> tuple[set[str], bool]:
-        """Return the names that the topmost layers have here, and whether these hide what lies below.
+        """Return the names that the topmost layers have here, and whether these hide all names below.
 
         Names of deleted entries are among them.
         """
@@ -133,7 +133,7 @@ class LayerStack:
 
     @property
     def fd(self) -> int:
-        """Descriptor of the topmost layer's directory of this place, whose attributes the place has."""
+        """Descriptor of the topmost layer's directory here; its attributes are those of the view's."""
         return self._levels[-1][0].fd
 
     def descend(self, names: Sequence[str]) -> int:
@@ -174,7 +174,7 @@ def _enter(place: TreeCursor, name: str) -> bool:
 
 
 def real_path(stack: LayerStack, path: str) -> str:
-    """Return the target of a path in a system, as far as its own links tell."""
+    """Return the target of a path in a system, as far as its own links lead."""
     left = [part for part in path.split("/") if part not in ("", ".")]
     here: list[str] = []
     links = 0

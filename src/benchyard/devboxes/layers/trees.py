@@ -66,7 +66,7 @@ def walk_tree(
 
 
 def has_more_entries(path: str, most: int) -> bool:
-    """Tell, by names alone, whether a tree has more entries than that; what cannot be read has none."""
+    """Tell, by names alone, whether a tree has more entries than that; unreadable folders count as empty."""
     left = [path]
     seen = 0
     while left:
@@ -198,7 +198,7 @@ def remove_tree(path: str) -> None:
 
 
 def _remove_files(place: TreeCursor) -> list[str]:
-    """Remove all but directories, whose names are returned."""
+    """Remove all but directories; return the names of these."""
     directories = []
     with os.scandir(place.fd) as entries:
         for entry in entries:

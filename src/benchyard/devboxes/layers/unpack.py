@@ -58,16 +58,16 @@ def archive_members(archive: str, limits: ArchiveLimits) -> Iterator[ArchiveMemb
     with _opened(archive) as raw:
         stream = _Forward(raw, limits.bytes)
         stream.budget = _HEADER_BYTES
-        with _explained():
+        with _explain_errors():
             file = cast(IO[bytes], stream)
             tar = tarfile.TarFile(fileobj=file, mode="r", encoding="utf-8", errors="surrogateescape")
         yield from _members(tar, stream, limits)
-        with _explained():
+        with _explain_errors():
             stream.drain(_TRAILER_BYTES)
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explain_errors() -> Iterator[None]:
     """Turn signs of a broken archive into ValueError; decompressors raise OSError without a number."""
     try:
         yield
@@ -80,7 +80,7 @@ def _explained() -> Iterator[None]:
 
 
 def _next(tar: tarfile.TarFile) -> tarfile.TarInfo | None:
-    with _explained():
+    with _explain_errors():
         return tar.next()
 
 
@@ -107,7 +107,7 @@ def _chunks(tar: tarfile.TarFile, info: tarfile.TarInfo) -> Iterator[bytes]:
         return
     left = info.size
     while left > 0:
-        with _explained():
+        with _explain_errors():
             chunk = reader.read(min(_CHUNK, left))
         if not chunk:
             raise ValueError(f"the archive ends inside {info.name!r}")

@@ -24,7 +24,7 @@ MOST_LISTED = 100_000
 MOST_LOOKED = 400_000
 """Entries that are looked at in each of the two walks: through the work, and beside it."""
 MOST_DIFFED = 1_000
-"""Files whose contents are read for a diff."""
+"""Files to read for a diff."""
 MOST_FILE_BYTES = 512 * 1024
 """Largest content, before or after, that is read for a diff."""
 MOST_BYTES = 16 * 1024**2
@@ -38,7 +38,7 @@ _DEVICES = (stat.S_IFCHR, stat.S_IFBLK)
 
 
 class WorkEntry(NamedTuple):
-    """A path that differs; what a side lacks is None there."""
+    """A path that differs; the facts of a side without it are None."""
 
     path: str
     change: str
@@ -59,7 +59,7 @@ class WorkScope:
 
     folders: tuple[str, ...]
     home: str | None = None
-    """Home, whose hidden files are no work."""
+    """Home of the user; its hidden files do not count as work."""
 
     def has(self, path: str) -> bool:
         """Tell whether a path is part of the work."""
@@ -77,7 +77,7 @@ class WorkScope:
 
     def _folders_inside_home(self) -> list[str]:
         home = self.home or "/"
-        return [each for each in self.folders if is_below(each, home) and each != home]
+        return [folder for folder in self.folders if is_below(folder, home) and folder != home]
 
 
 def is_below(path: str, folder: str) -> bool:
@@ -179,29 +179,29 @@ class _Walk:
         self._deadline = time.monotonic() + _SECONDS
 
     def run(self) -> None:
-        """Walk, and add what is found."""
+        """Walk, and add each difference."""
         walk_tree(self._visit, self._enter, self._leave)
 
     def _visit(self) -> list[str]:
         prefix = "/" + "".join(f"{name}/" for name in self._names)
         if len(prefix) > _MOST_PATH:
-            return self._cut("paths are too long to be used")
+            return self._note_cut("paths are too long to be used")
         folders = []
         for name in sorted(self._candidates()):
             if not self._concerns(prefix + name):
                 continue
             self._looked += 1
             if self._looked > MOST_LOOKED:
-                return self._cut(f"more than {MOST_LOOKED} entries were changed")
+                return self._note_cut(f"more than {MOST_LOOKED} entries were changed")
             if time.monotonic() > self._deadline:
-                return self._cut(f"it takes more than {_SECONDS:g} s to look at all")
+                return self._note_cut(f"it takes more than {_SECONDS:g} s to look at all")
             now, before = self._entries(name)
             self._judge(prefix + name, name, now, before)
             if _is_folder(now) or _is_folder(before):
                 folders.append(name)
         return folders[::-1]
 
-    def _cut(self, reason: str) -> list[str]:
+    def _note_cut(self, reason: str) -> list[str]:
         self._found.truncated = self._found.truncated or reason
         return []
 
@@ -291,7 +291,7 @@ class _Walk:
         self._found.total += 1
         self._found.beside += not is_work
         if len(self._found.entries) >= MOST_LISTED:
-            self._cut(f"more than {MOST_LISTED} paths differ")
+            self._note_cut(f"more than {MOST_LISTED} paths differ")
             return
         facts = (_type(before), _type(now), _mode(before), _mode(now), _size(before), _size(now))
         self._found.entries.append(WorkEntry(path, change, *facts, is_work))
@@ -325,37 +325,37 @@ def _contents(
 
 
 def _read(stack: LayerStack, path: str) -> bytes | None:
-    with _Place(stack, path) as place:
-        entry = place.entry
+    with _StackPath(stack, path) as target:
+        entry = target.entry
         if entry is None or not entry.is_layers:
-            # Content of this machine's own files is shown to nobody.
+            # Content of this machine's own files is never shown.
             return None
         if stat.S_ISLNK(entry.status.st_mode):
-            return os.fsencode(_target(place.name, entry))
+            return os.fsencode(_target(target.name, entry))
         if not stat.S_ISREG(entry.status.st_mode):
             return None
-        with _opened(place.name, entry) as file:
+        with _opened(target.name, entry) as file:
             content = file.read(MOST_FILE_BYTES + 1)
         return content if len(content) <= MOST_FILE_BYTES else None
 
 
 def _write_file(stack: LayerStack, path: str, offset: int, limit: int, file: BinaryIO) -> None:
-    with _Place(stack, path) as place:
-        entry = place.entry
+    with _StackPath(stack, path) as target:
+        entry = target.entry
         facts: dict[str, Any] = {"type": _type(entry), "size": _size(entry), "is_machines": False}
         content = b""
         if entry is not None and not entry.is_layers:
             facts["is_machines"] = True
         elif entry is not None and stat.S_ISLNK(entry.status.st_mode):
-            content = os.fsencode(_target(place.name, entry))[offset : offset + limit]
+            content = os.fsencode(_target(target.name, entry))[offset : offset + limit]
         elif entry is not None and stat.S_ISREG(entry.status.st_mode):
-            with _opened(place.name, entry) as source:
+            with _opened(target.name, entry) as source:
                 source.seek(offset)
                 content = source.read(limit)
         file.write(json.dumps(facts).encode() + b"\n" + content)
 
 
-class _Place:
+class _StackPath:
     """A path in a stack, found by its real or its printable name; goes back up at the end."""
 
     def __init__(self, stack: LayerStack, path: str) -> None:
@@ -364,7 +364,7 @@ class _Place:
         self.name = ""
         self.entry: StackEntry | None = None
 
-    def __enter__(self) -> "_Place":
+    def __enter__(self) -> "_StackPath":
         parents, last = self._parts[:-1], self._parts[-1:]
         for part in parents:
             name = self._real(part)

@@ -1,9 +1,9 @@
 """Devboxes of the kernel's own features: namespaces, overlayfs, cgroups and seccomp, with nothing to install.
 
 A zygote forks each devbox; the devbox's first process stays inside as its exec agent and outlives the
-server. Modes, tried in this order unless one is asked for with the option `mode`:
+server. Modes, tried in this order unless the option `mode` names one:
 
-    root-idmap        root; each devbox in a user namespace of its own range of ids, over id-mapped layers
+    root-idmap        root; each devbox in a user namespace with separate ids, over id-mapped layers
     root              root on kernels without id-mapped mounts; root inside is root, held by the other walls
     rootless-range    an ordinary user with a range of ids from /etc/subuid
     rootless-single   an ordinary user with no id but its own: one user inside
@@ -299,7 +299,7 @@ class NativeDriver(FirstProcessDriver):
         mounts = devbox.mounts()
         devbox.kill()
         if self._can_freeze():
-            # Thaw in any case, whatever state is noted: a frozen process does not act on SIGKILL.
+            # Thaw in any recorded state: a frozen process does not act on SIGKILL.
             self._cgroups.release(devbox.spec.id)
         await devbox.ended.wait()
         if mounts is not None:

@@ -124,13 +124,13 @@ T = TypeVar("T")
 
 _MOMENT_SECONDS = 0.02
 _FEW_ENTRIES = 200
-"""Entries of a tree that a thread walks through: with more, it and the other threads hold each other up."""
+"""Most entries of a tree that a thread walks through: with more, threads would delay each other."""
 _MOST_REMEMBERED = 1000
-"""Large trees to remember; they are forgotten when removed, or when as many others have come."""
+"""Number of large trees to remember; one is forgotten when it is removed, or when as many have followed."""
 _LONG_SHEET_BYTES = 8 * 1024
 """Bytes of a long list of paths: some hundreds of them."""
 _SMALL_FILE_BYTES = 1024**2
-"""Bytes of a file whose removal holds nobody up."""
+"""Largest file, in bytes, that is removed at once: it delays no other work."""
 
 
 class RootTrees(LocalTrees):
@@ -206,7 +206,7 @@ class RootTrees(LocalTrees):
 
 
 def _identity(tree: Path) -> tuple[int, int] | None:
-    """Return what a folder keeps when it is moved; None for anything else."""
+    """Return the identity that a folder keeps when it is moved; None for anything else."""
     try:
         status = os.lstat(tree)
     except OSError:

@@ -381,7 +381,7 @@ class ProcessDriver(Driver):
 
 
 class _FolderInside(FirstProcessInside):
-    """The inside of a devbox whose root is a folder."""
+    """The inside of a devbox with a folder as its root."""
 
     async def make_folders(self, devbox_id: str, folders: Sequence[NewFolder]) -> bool:
         # The process that would make them has the machine's root.

@@ -129,14 +129,14 @@ class Cgroups:
         return False
 
     def release(self, devbox_id: str) -> None:
-        """Thaw the frozen processes of a devbox whose first process was killed, so that all of them die."""
+        """Thaw the frozen processes of a devbox after its first process was killed, so that all die."""
         for hierarchy, folder in self._groups(devbox_id):
             if hierarchy.can_freeze:
                 for group in (folder, folder / freezer.INNER):
                     _thaw(group)
 
     def usage(self, devbox_id: str) -> DevboxUsage:
-        """Return the resources the devbox uses now, as far as the groups tell."""
+        """Return the resources the devbox uses now, as far as the groups count them."""
         return _usage(self._groups(devbox_id))
 
     def leftovers(self) -> list[Path]:
@@ -185,12 +185,12 @@ def enclose(pid: int) -> Path | None:
 
 
 def usage_of(groups: list[Hierarchy]) -> DevboxUsage:
-    """Return the usage of groups made by an engine, as far as they tell."""
+    """Return the usage of groups made by an engine, as far as they count it."""
     return _usage([(group, group.folder) for group in groups])
 
 
 def groups_to_thaw(groups: list[Hierarchy]) -> list[str]:
-    """Return the folders of the groups whose frozen processes can be thawed."""
+    """Return the folders of the groups that can be thawed."""
     return [str(group.folder) for group in groups if group.can_freeze]
 
 
@@ -228,7 +228,7 @@ def find_groups(name: str) -> list[Path]:
 def detect(owner: str, *, limiting: bool = True) -> Cgroups:
     """Find every hierarchy in which this process may make groups, by making one.
 
-    Without `limiting`, one hierarchy whose groups can be frozen is enough.
+    Without `limiting`, one hierarchy with groups that can be frozen is enough.
     """
     hierarchies: list[Hierarchy] = []
     for hierarchy in _mounted() if limiting else _freezing(_mounted()):
@@ -394,7 +394,7 @@ def remove_empty_group(folder: Path) -> None:
 def end_members(folder: Path) -> None:
     """Kill everything in a group and its inner one at one moment: by the kernel, and frozen meanwhile.
 
-    The kernel's own kill does not reach a process whose first thread has ended; signals do.
+    The kernel's own kill does not reach a process after the end of its first thread; signals do.
     """
     if (folder / "cgroup.kill").exists():
         with contextlib.suppress(FileNotFoundError):

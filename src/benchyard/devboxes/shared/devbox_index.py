@@ -63,7 +63,7 @@ class DevboxIndex:
         (self._links / devbox_id).unlink(missing_ok=True)
 
     def dead(self) -> dict[str, Path]:
-        """Return the folders of devboxes whose first process is gone or was never noted."""
+        """Return the folders of devboxes with a first process that is gone or was never recorded."""
         links = {link.name: link.readlink() for link in self._links.iterdir()}
         notes = {name: FirstProcess.load(folder) for name, folder in links.items()}
         return {name: links[name] for name, held in notes.items() if held is None or not is_alive(held)}

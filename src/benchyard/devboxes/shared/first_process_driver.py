@@ -1,4 +1,4 @@
-"""The common part of drivers whose devboxes are held by a first process of ours."""
+"""The common part of drivers that hold each devbox by a first process of ours."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ def has_commands(folder: Path) -> bool:
 
 
 def write_lost_status(folder: Path | None) -> None:
-    """Write a status for a command whose end was reported without one."""
+    """Write a status for a command if its end was reported without one."""
     if folder is not None and has_empty_status(folder):
         (folder / "status.json").write_text(json.dumps(_LOST))
 

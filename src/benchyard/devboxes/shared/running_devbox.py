@@ -65,7 +65,7 @@ class FirstProcess:
     mode: str
     lease: float = 3600.0
     groups: list[str] = field(default_factory=list)
-    """Its control groups, for ending it while it is frozen."""
+    """Control groups, for ending the devbox while it is frozen."""
 
     def save(self, folder: Path) -> None:
         """Write it atomically."""
@@ -145,7 +145,7 @@ class _Short:
 
 @dataclass
 class RunningDevbox:
-    """A devbox whose first process answers."""
+    """A devbox with a first process that answers."""
 
     spec: DevboxSpec
     held: FirstProcess
@@ -170,7 +170,7 @@ class RunningDevbox:
             self._greeting = asyncio.get_running_loop().call_later(delay, self._greet)
         else:
             self._connect()
-        asyncio.get_running_loop().add_reader(self.pidfd, self._gone)
+        asyncio.get_running_loop().add_reader(self.pidfd, self._handle_end)
 
     def _connect(self) -> Channel:
         if self._channel is None:
@@ -196,7 +196,7 @@ class RunningDevbox:
             self._channel.close()
         self._fail_replies()
 
-    def _gone(self) -> None:
+    def _handle_end(self) -> None:
         asyncio.get_running_loop().remove_reader(self.pidfd)
         self._fail_replies()
         self.ended.set()
@@ -352,7 +352,7 @@ class RunningDevbox:
 
 def release_mounts(mounts: int) -> None:
     """Release the mounts of an ended devbox while the processor is idle (blocks)."""
-    # A thread's lowered priority cannot be raised again: use a thread of its own.
+    # A thread's lowered priority cannot be raised again: use a separate thread.
     thread = threading.Thread(target=_close_slowly, args=(mounts,), name="mounts")
     thread.start()
     thread.join()

@@ -92,7 +92,7 @@ class _Queue:
         try:
             assert self._descriptor is not None
             numbers = await self._added(root, self._descriptor, paths)
-            return self._noted(numbers, paths, is_known=lost == self._lost)
+            return self._add_files(numbers, paths, is_known=lost == self._lost)
         except BaseException:
             self.load -= 1
             raise
@@ -112,7 +112,7 @@ class _Queue:
             numbers: list[open_watches.Watches] = json.loads(file.read())
         return [number if isinstance(number, list) else [number] for number in numbers]
 
-    def _noted(self, numbers: list[list[int]], paths: Sequence[str], *, is_known: bool) -> "_Files":
+    def _add_files(self, numbers: list[list[int]], paths: Sequence[str], *, is_known: bool) -> "_Files":
         files = _Files(
             self, {number for each in numbers for number in each if number >= 0}, is_known=is_known
         )

@@ -1,4 +1,4 @@
-"""Installs an agent: in a devbox of its own, since packages run arbitrary code, then kept as a folder.
+"""Installs an agent in a separate devbox, since packages run arbitrary code, and keeps it as a folder.
 
 The folder has the same path in that devbox as in those that show it later, so that absolute paths in its
 files stay valid. It is packed there and unpacked here as files, folders and links, with rights only to read

@@ -108,7 +108,7 @@ def _python_variables(machine: Mapping[str, str]) -> dict[str, str]:
     configured = _pip_settings(machine)
     told = {}
     for name, sources in _INDEXES.items():
-        given = next((machine[each] for each in sources if machine.get(each)), "")
+        given = next((machine[source] for source in sources if machine.get(source)), "")
         addresses = [each for each in (given or configured.get(name, "")).split() if _is_address(each)]
         if addresses:
             told[name] = " ".join(addresses)

@@ -187,7 +187,7 @@ class AgentRecords:
         return await self.records.all({"name": name, **({"parent": version} if version else {})})
 
     async def _unknown(self, name: str) -> RegisteredAgent:
-        own = [each.name for each in await self.records.all(OWN)]
+        own = [record.name for record in await self.records.all(OWN)]
         known = list(dict.fromkeys([*catalog.names(), *own]))
         more = f" and {len(known) - _MOST_LISTED} more" if len(known) > _MOST_LISTED else ""
         raise UsageError(
@@ -341,7 +341,7 @@ class Agents:
         found = Counter(
             name
             for devbox in self._tools.live_devboxes.live()
-            for name in {each.name for each in devbox.agents}
+            for name in {agent.name for agent in devbox.agents}
         )
         return AgentDevboxCountsView(counts=dict(sorted(found.items())), total_count=found.total())
 

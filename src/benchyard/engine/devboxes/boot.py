@@ -264,7 +264,7 @@ async def _working_directory(tools: EngineContext, devbox: Devbox, request: Star
     step = ExecRequest(
         id=f"setup-{devbox.boot}-directory",
         command="",
-        # Relative: without a root of its own, a devbox is a folder of the machine.
+        # Relative: a devbox without its own root is a folder of the machine.
         argv=("/bin/sh", "-c", script, "sh", path.lstrip("/"), owner),
         cwd="/",
         user="root" if owner else None,
@@ -337,5 +337,5 @@ def _failure_of_boot(tools: EngineContext, devbox: Devbox, failure: str | None) 
 
 def shown_folders(tools: EngineContext) -> set[Path]:
     """Return the host folders shown in any devbox, also in those that come up and those in no list."""
-    coming = {each.source for devbox in tools.live_devboxes.live() for each in shown_mounts(devbox)}
+    coming = {mount.source for devbox in tools.live_devboxes.live() for mount in shown_mounts(devbox)}
     return coming | tools.host.rooms.shown_folders()

@@ -1,4 +1,4 @@
-"""Commands that the engine itself runs in a devbox, as executions whose ids tell their purpose."""
+"""Commands that the engine itself runs in a devbox, as executions with ids that name their purpose."""
 
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.secrets import scrubber_of

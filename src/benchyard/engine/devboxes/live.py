@@ -31,7 +31,7 @@ class LiveDevboxes:
 
     async def load(self) -> None:
         """Load the live records from the store."""
-        self._live = {each.id: _Entry(each) for each in await self.records.all({"status": LIVE})}
+        self._live = {record.id: _Entry(record) for record in await self.records.all({"status": LIVE})}
 
     def live(self) -> list[Devbox]:
         """Return all devboxes that have not ended."""

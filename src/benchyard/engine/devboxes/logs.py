@@ -69,7 +69,7 @@ class Logs:
 
 
 @dataclass
-class _Place:
+class _ReadPosition:
     offsets: dict[str, int] = field(default_factory=dict)
     is_ended: bool = False
 
@@ -80,7 +80,7 @@ class _Follower:
     def __init__(self, tools: EngineContext, devbox_id: str) -> None:
         self._tools = tools
         self._devbox_id = devbox_id
-        self._places: dict[str, _Place] = {}
+        self._positions: dict[str, _ReadPosition] = {}
         self._noted = 0
 
     async def skip(self) -> None:
@@ -88,7 +88,7 @@ class _Follower:
         self._noted = len(self._tools.journal.lines(self._devbox_id))
         for state in await self._tools.host.executions(self._devbox_id):
             offsets = {"stdout": state.stdout_bytes, "stderr": state.stderr_bytes}
-            self._places[state.id] = _Place(offsets, is_ended=state.status == "completed")
+            self._positions[state.id] = _ReadPosition(offsets, is_ended=state.status == "completed")
 
     async def lines(self) -> AsyncIterator[LogLine]:
         """Yield new lines until the devbox has ended."""
@@ -109,26 +109,26 @@ class _Follower:
         return found
 
     async def _new_of(self, state: ExecutionState) -> list[LogLine]:
-        place = self._places.get(state.id)
-        if place is None:
-            place = self._places[state.id] = _Place()
+        position = self._positions.get(state.id)
+        if position is None:
+            position = self._positions[state.id] = _ReadPosition()
             found = [_begin(state)]
-        elif place.is_ended:
+        elif position.is_ended:
             return []
         else:
             found = []
         for stream, level in _STREAMS:
-            text = await self._read(state, stream, place)
+            text = await self._read(state, stream, position)
             found += [_output(state, line, level) for line in text.splitlines()]
-        at_end = place.offsets.get("stdout", 0) >= state.stdout_bytes
-        at_end = at_end and place.offsets.get("stderr", 0) >= state.stderr_bytes
+        at_end = position.offsets.get("stdout", 0) >= state.stdout_bytes
+        at_end = at_end and position.offsets.get("stderr", 0) >= state.stderr_bytes
         if state.status == "completed" and at_end:
-            place.is_ended = True
+            position.is_ended = True
             found.append(_end(state))
         return found
 
-    async def _read(self, state: ExecutionState, stream: StreamName, place: _Place) -> str:
-        start = place.offsets.get(stream, 0)
+    async def _read(self, state: ExecutionState, stream: StreamName, position: _ReadPosition) -> str:
+        start = position.offsets.get(stream, 0)
         data = bytearray()
         async for piece in self._tools.host.output(state.devbox_id, state.id, stream, start, follow=False):
             data += piece
@@ -138,7 +138,7 @@ class _Follower:
         chunk = TextDecoder(start).feed(bytes(data), final=is_last)
         if chunk is None:
             return ""
-        place.offsets[stream] = chunk.offset
+        position.offsets[stream] = chunk.offset
         return chunk.output
 
 

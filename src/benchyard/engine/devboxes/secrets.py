@@ -43,9 +43,9 @@ async def scrubber_of(tools: EngineContext, devbox_id: str, more: Iterable[str] 
     except NotFound:
         # A devbox in no list, for scoring or building.
         return Scrubber(await _current_values(tools, more))
-    tokens = [tools.vault.open(each.token) for each in devbox.doors if each.token]
-    behind = [each.secret_id for each in devbox.doors]
-    behind += [header.secret for each in devbox.doors for header in each.custom_headers if header.secret]
+    tokens = [tools.vault.open(door.token) for door in devbox.doors if door.token]
+    behind = [door.secret_id for door in devbox.doors]
+    behind += [header.secret for door in devbox.doors for header in door.custom_headers if header.secret]
     others = await _current_values(tools, [*behind, *more])
     return Scrubber([*values_of_devbox(tools.vault, devbox), *tokens, *others])
 

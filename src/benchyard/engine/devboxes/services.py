@@ -1,4 +1,4 @@
-"""Services beside a devbox: each is a devbox of its own that shares the main devbox's network."""
+"""Services beside a devbox: separate devboxes that share the main devbox's network."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from benchyard.engine.context import EngineContext
 from benchyard.errors import DevboxGone, ImageError, NotFound, NotSupported, StillWaiting, UsageError
 from benchyard.hosts.host import ExecRequest, ExecutionState, StartRequest
 from benchyard.images.aliases import Aliases
-from benchyard.images.image import Image, Label
+from benchyard.images.image import Image, ImageIdentity
 from benchyard.models.blueprints import Service
 from benchyard.models.devboxes import Devbox
 
@@ -24,7 +24,7 @@ _MOST_RETRIES = 1000
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """Command that tells whether a service is ready, and its timing."""
+    """Command that checks whether a service is ready, and its timing."""
 
     command: str | None = None
     interval: float = 1.0
@@ -192,8 +192,8 @@ async def _start_one(tools: EngineContext, side: _Side) -> str | None:
             image = await tools.images.get(named)
         except NotFound:
             # The output of the pull is ignored: an error has the relevant part.
-            label = Label(reference.partition("@")[0])
-            image = await tools.builder.pull(reference, label, lambda _line: None)
+            identity = ImageIdentity(reference.partition("@")[0])
+            image = await tools.builder.pull(reference, identity, lambda _line: None)
     except ImageError as error:
         return (
             f"its image {reference!r} is not here and could not be pulled; import it, or let another stand "

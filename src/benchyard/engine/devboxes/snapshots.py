@@ -82,7 +82,7 @@ class Snapshots:
         """Make a snapshot by this work instead of taking one, and wait; the work returns fields to note.
 
         Raises ImageError if the work failed, and then leaves no record. Cancellation stops the work. With
-        `detached` it waits only for that event: the work goes on, and the record tells its result.
+        `detached` it waits only for that event: the work goes on, and the record gets its result.
         """
         while True:
             snapshot, is_new = await self.records.insert_once(record)

@@ -32,7 +32,7 @@ class SshKeys:
                         await self.hang_up(devbox.id, state.id)
 
     async def hang_up(self, devbox_id: str, execution_id: str) -> None:
-        """Tell a command that its client has gone; a command that ignores this goes on."""
+        """Send a command the signal that its client has gone; a command that ignores it goes on."""
         with suppress(BenchyardError):
             # The command may have ended just now, and its devbox with it.
             await self._host.control(devbox_id, execution_id, Stdin(close=True))

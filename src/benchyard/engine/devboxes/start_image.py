@@ -166,7 +166,7 @@ class Prerequisites:
         self.builds = builds
         self.agents = agents
 
-    async def built(self, scenario: Scenario) -> None:
+    async def build_images(self, scenario: Scenario) -> None:
         """Build the images that a scenario's devboxes start from, if necessary; raises BuildFailed."""
         environment = scenario.environment
         for blueprint_id in (environment and environment.blueprint_id, scenario.scoring_blueprint_id):

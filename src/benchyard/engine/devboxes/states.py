@@ -72,7 +72,11 @@ _CLOCK_STARTS = frozenset({DevboxStatus.PROVISIONING, DevboxStatus.RESUMING, Dev
 
 def alive_since_ms(devbox: Devbox) -> int:
     """Return when the clock of its lifetime was last started: at creation, resumption, or running."""
-    times = [each.transition_time_ms for each in devbox.state_transitions if each.status in _CLOCK_STARTS]
+    times = [
+        state_transition.transition_time_ms
+        for state_transition in devbox.state_transitions
+        if state_transition.status in _CLOCK_STARTS
+    ]
     return max(times, default=devbox.create_time_ms)
 
 

@@ -93,7 +93,7 @@ class Tunnels:
         if devbox is None or tunnel is None:
             raise NotFound("there is no such tunnel")
         wanted = self._token(tunnel) if tunnel.auth_mode == "authenticated" else ""
-        if wanted and not any(hmac.compare_digest(each.encode(), wanted.encode()) for each in tokens):
+        if wanted and not any(hmac.compare_digest(token.encode(), wanted.encode()) for token in tokens):
             raise Unauthorized(
                 "this tunnel needs its token; send `X-Runloop-Tunnel-Authorization: Bearer AUTH_TOKEN`, "
                 "or the same as `Authorization`"

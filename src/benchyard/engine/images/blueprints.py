@@ -448,7 +448,7 @@ class Blueprints:
             self._end(blueprint_id)
 
     def _end(self, blueprint_id: str) -> None:
-        """Tell the followers of a build's log that it has ended."""
+        """Notify the followers of a build's log that it has ended."""
         if ended := self._ended.pop(blueprint_id, None):
             ended.set()
 

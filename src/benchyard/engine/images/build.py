@@ -22,7 +22,7 @@ from benchyard.engine.devboxes.mounts import code_requests, put_mount
 from benchyard.engine.devboxes.request_checks import host_architecture
 from benchyard.engine.devboxes.start_image import DEFAULT_IMAGE
 from benchyard.engine.images.build_log import MAX_BYTES, BuildLog, OutputLines
-from benchyard.engine.network.egress import close_door, require_egress_gate, serve_door
+from benchyard.engine.network.egress import close_door, require_egress, serve_door
 from benchyard.engine.network.policies import PROXY_PORT, NetworkPlan, plan_of
 from benchyard.errors import BenchyardError, BuildFailed, NotFound
 from benchyard.hosts import executions
@@ -30,7 +30,7 @@ from benchyard.hosts.cancellation import run_to_end
 from benchyard.hosts.host import ExecRequest, ExecutionState, StartRequest
 from benchyard.images.aliases import Aliases
 from benchyard.images.builders.base import BuildDoor, BuildLimits, BuildRecipe
-from benchyard.images.store import Image, Label
+from benchyard.images.store import Image, ImageIdentity
 from benchyard.models.blueprints import Blueprint, BlueprintRequest, BuildFailure
 from benchyard.models.devboxes import Devbox
 from benchyard.models.launch import FileMount, LaunchParameters
@@ -166,8 +166,8 @@ async def make_foundation(build: Build) -> Image:
             limits=build.limits,
         )
         await build.begin()
-        label = Label(foundation_id(build.blueprint), foundation_id(build.blueprint))
-        built = await build.tools.builder.build(recipe, label, build.log.line)
+        identity = ImageIdentity(foundation_id(build.blueprint), foundation_id(build.blueprint))
+        built = await build.tools.builder.build(recipe, identity, build.log.line)
     for reference, name in built.substituted.items():
         build.log.note(f"substituted base: image {name} stands in for {reference}", "warning")
     await build.substitute(built.substituted)
@@ -186,13 +186,13 @@ def _door(build: Build) -> BuildDoor | None:
 
     @asynccontextmanager
     async def serve(descriptor: int) -> AsyncIterator[None]:
-        gate = require_egress_gate(build.tools)
+        service = require_egress(build.tools)
         _, door_id = door_ids(build.devbox_id)
-        await gate.open_egress(door_id, descriptor, rules)
+        await service.open_egress(door_id, descriptor, rules)
         try:
             yield
         finally:
-            await run_to_end(gate.close_egress(door_id))
+            await run_to_end(service.close_egress(door_id))
 
     variables = build.network.variables()
     return BuildDoor(PROXY_PORT, variables, json.dumps(rules.to_json()), serve)
@@ -205,7 +205,7 @@ async def _prebuilt_image(build: Build, reference: str) -> Image | None:
     if stand_in := await _stand_in(build, reference):
         return stand_in
     try:
-        return await build.tools.builder.pull(reference, Label(made, made), build.log.line)
+        return await build.tools.builder.pull(reference, ImageIdentity(made, made), build.log.line)
     except BuildFailed as error:
         if not build.blueprint.parameters.dockerfile:
             raise

@@ -19,7 +19,7 @@ from benchyard.images.debian import make_debian
 from benchyard.images.image import check_name
 from benchyard.images.references import normal_reference
 from benchyard.images.stand_ins import stand_in_plan
-from benchyard.images.store import Image, Label
+from benchyard.images.store import Image, ImageIdentity
 from benchyard.models.blueprints import Blueprint
 from benchyard.models.images import (
     AliasView,
@@ -131,46 +131,46 @@ class ImageImports:
     """Imports under way, by the ids of their images."""
 
     def __init__(self) -> None:
-        self.active: dict[str, Label] = {}
+        self.active: dict[str, ImageIdentity] = {}
         self._begun_ms: dict[str, int] = {}
         self._failed: OrderedDict[str, tuple[str, str]] = OrderedDict()
 
     @contextmanager
-    def under_way(self, label: Label) -> Iterator[None]:
+    def under_way(self, identity: ImageIdentity) -> Iterator[None]:
         """Show an import until it ends."""
-        self.active[label.id] = label
-        self._begun_ms[label.id] = now_ms()
-        self._failed.pop(label.id, None)
+        self.active[identity.id] = identity
+        self._begun_ms[identity.id] = now_ms()
+        self._failed.pop(identity.id, None)
         try:
             yield
         finally:
-            self.active.pop(label.id, None)
-            self._begun_ms.pop(label.id, None)
+            self.active.pop(identity.id, None)
+            self._begun_ms.pop(identity.id, None)
 
-    def note_failure(self, label: Label, reason: str) -> None:
+    def note_failure(self, identity: ImageIdentity, reason: str) -> None:
         """Store the reason of a failed import."""
-        self._failed[label.id] = (label.name, reason)
+        self._failed[identity.id] = (identity.name, reason)
         while len(self._failed) > _REMEMBERED_FAILURES:
             self._failed.popitem(last=False)
 
     def views(self) -> list[ImageView]:
         """Return all imports under way, newest first."""
-        return [self._view(label) for label in reversed(self.active.values())]
+        return [self._view(identity) for identity in reversed(self.active.values())]
 
     def find(self, id_or_name: str) -> ImageView:
         """Return the import with this id or name; raises ImageError if it failed, NotFound if unknown."""
-        for label in self.active.values():
-            if id_or_name in (label.id, label.name):
-                return self._view(label)
+        for identity in self.active.values():
+            if id_or_name in (identity.id, identity.name):
+                return self._view(identity)
         for id, (name, reason) in reversed(self._failed.items()):
             if id_or_name in (id, name):
                 raise ImageError(f"{name} was not imported: {reason}")
         raise NotFound(f"there is no image {id_or_name[:200]!r}: see `benchyard image list`")
 
-    def _view(self, label: Label) -> ImageView:
-        begun = self._begun_ms[label.id]
+    def _view(self, identity: ImageIdentity) -> ImageView:
+        begun = self._begun_ms[identity.id]
         return ImageView(
-            id=label.id, name=label.name, kind=IMPORTING, size_bytes=0, create_time_ms=begun, layers=0
+            id=identity.id, name=identity.name, kind=IMPORTING, size_bytes=0, create_time_ms=begun, layers=0
         )
 
 
@@ -215,88 +215,92 @@ class ImageLibrary:
 
         Invalid requests are refused before their turn. Cancellation ends the import, unless it is detached.
         """
-        label = Label(request.name, asked.id, asked.request_hash)
-        known = self._imports.active.get(label.id)
-        if known is not None and known.request_hash != label.request_hash:
+        identity = ImageIdentity(request.name, asked.id, asked.request_hash)
+        known = self._imports.active.get(identity.id)
+        if known is not None and known.request_hash != identity.request_hash:
             raise UsageError(_ANOTHER_BODY)
-        if made := await self._earlier_result(label):
+        if made := await self._earlier_result(identity):
             return made
-        self._tools.images.check_name(label.name)
+        self._tools.images.check_name(identity.name)
         await check_archive(self._tools, request.object_id, request.path)
         if request.detach:
-            return await self._begin(request, label)
-        with self._imports.under_way(label):
-            return await self._import(request, label, asyncio.Event())
+            return await self._begin(request, identity)
+        with self._imports.under_way(identity):
+            return await self._import(request, identity, asyncio.Event())
 
-    async def _import(self, request: ImageImportRequest, label: Label, at_hand: asyncio.Event) -> ImageView:
+    async def _import(
+        self, request: ImageImportRequest, identity: ImageIdentity, at_hand: asyncio.Event
+    ) -> ImageView:
         async with archive_in_turn(self._tools, request, self._importing, at_hand) as source:
-            if made := await self._earlier_result(label):
+            if made := await self._earlier_result(identity):
                 return made
-            view = self._view(await self._tools.images.import_archive(source, label))
+            view = self._view(await self._tools.images.import_archive(source, identity))
         await self.upkeep.note_import()
         return view
 
-    async def _begin(self, request: ImageImportRequest, label: Label) -> ImageView:
+    async def _begin(self, request: ImageImportRequest, identity: ImageIdentity) -> ImageView:
         """Import in the background; returns once the archive is read, or the import has failed."""
-        key = f"image/{label.id}"
+        key = f"image/{identity.id}"
         at_hand = asyncio.Event()
 
         async def work() -> None:
-            with self._imports.under_way(label):
+            with self._imports.under_way(identity):
                 try:
-                    await self._import(request, label, at_hand)
+                    await self._import(request, identity, at_hand)
                 except (BenchyardError, OSError) as error:
                     told = message_of(error)
-                    self._imports.note_failure(label, told)
-                    _log.warning("image %s was not imported: %s", label.name, told)
+                    self._imports.note_failure(identity, told)
+                    _log.warning("image %s was not imported: %s", identity.name, told)
                 finally:
                     at_hand.set()
 
         if not self._tools.work.under_way(key):
             self._tools.work.start(key, work)
         await at_hand.wait()
-        return await self.get(label.id)
+        return await self.get(identity.id)
 
     async def make_debian(self, request: DebianImageRequest, asked: Caller) -> ImageView:
         """Make an image of a Debian root filesystem, one at a time; takes minutes."""
-        label = Label(request.name or "debian", asked.id, asked.request_hash)
+        identity = ImageIdentity(request.name or "debian", asked.id, asked.request_hash)
         async with self._importing:
-            if made := await self._earlier_result(label):
+            if made := await self._earlier_result(identity):
                 return made
-            view = self._view(await make_debian(self._tools.images, request.suite, label))
+            view = self._view(await make_debian(self._tools.images, request.suite, identity))
             await self.upkeep.note_import()
             return view
 
     async def stand_in(self, request: StandInRequest, asked: Caller) -> ImageView:
         """Make an image and let it replace one of a registry, one at a time; takes minutes."""
         plan = stand_in_plan(request.reference)
-        label = Label(request.name or f"stand-in-{plan.reference}", asked.id, asked.request_hash)
-        check_name(label.name)
+        identity = ImageIdentity(request.name or f"stand-in-{plan.reference}", asked.id, asked.request_hash)
+        check_name(identity.name)
         async with self._importing:
-            if made := await self._earlier_result(label):
+            if made := await self._earlier_result(identity):
                 return made
-            image = await stand_ins.make(self._tools, plan, label, _silent)
+            image = await stand_ins.make(self._tools, plan, identity, _silent)
             await self.upkeep.set_alias(AliasView(reference=plan.reference, image=image.id))
             await self.upkeep.note_import()
             return self._view(image)
 
     async def pull(self, request: ImagePullRequest, asked: Caller) -> ImageView:
         """Pull an image from its registry; raises BuildFailed if that is impossible."""
-        label = Label(request.name or request.reference.partition("@")[0], asked.id, asked.request_hash)
-        check_name(label.name)
+        identity = ImageIdentity(
+            request.name or request.reference.partition("@")[0], asked.id, asked.request_hash
+        )
+        check_name(identity.name)
         normal_reference(request.reference)
         async with self._importing:
-            if made := await self._earlier_result(label):
+            if made := await self._earlier_result(identity):
                 return made
-            view = self._view(await self._tools.builder.pull(request.reference, label, _silent))
+            view = self._view(await self._tools.builder.pull(request.reference, identity, _silent))
             await self.upkeep.note_import()
             return view
 
-    async def _earlier_result(self, label: Label) -> ImageView | None:
+    async def _earlier_result(self, identity: ImageIdentity) -> ImageView | None:
         """Return the image that an earlier request with the same id has made, or None."""
         for image in await self._tools.images.list():
-            if image.id == label.id:
-                if image.request_hash != label.request_hash:
+            if image.id == identity.id:
+                if image.request_hash != identity.request_hash:
                     raise UsageError(_ANOTHER_BODY)
                 return self._view(image)
         return None

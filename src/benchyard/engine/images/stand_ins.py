@@ -14,7 +14,7 @@ from benchyard.engine.context import EngineContext
 from benchyard.errors import ImageError, NotFound
 from benchyard.images.builders.base import BuildLimits, BuildRecipe, Log
 from benchyard.images.debian import make_debian
-from benchyard.images.image import Image, Label
+from benchyard.images.image import Image, ImageIdentity
 from benchyard.images.stand_ins import DebianSuite, StandInPlan, fitting_suite
 from benchyard.scorers.kits import pythons
 from benchyard.scorers.kits.pythons import Python
@@ -95,7 +95,7 @@ class _Made:
         return f"Debian {self.suite.name}" + (f" with Python {version}" if self.plan.python else "")
 
 
-async def make(tools: EngineContext, plan: StandInPlan, label: Label, log: Log) -> Image:
+async def make(tools: EngineContext, plan: StandInPlan, identity: ImageIdentity, log: Log) -> Image:
     """Make a stand-in; takes minutes. Raises ImageError or BuildFailed with advice."""
     made = await _choose(plan)
     name = f"debian-{made.suite.name}"
@@ -116,7 +116,9 @@ async def make(tools: EngineContext, plan: StandInPlan, label: Label, log: Log) 
                 settings.build_seconds, settings.build_disk_bytes, settings.build_memory_bytes
             ),
         )
-        told = Label(label.name, label.id, label.request_hash, f"{plan.reference}: {made.description}")
+        told = ImageIdentity(
+            identity.name, identity.id, identity.request_hash, f"{plan.reference}: {made.description}"
+        )
         return (await tools.builder.build(recipe, told, log)).image
 
 

@@ -186,7 +186,7 @@ async def _of_object(tools: EngineContext, object_id: str) -> AsyncIterator[Path
 
 
 def _notes(snapshot: Snapshot) -> dict[str, str]:
-    """Return what an archive notes about its snapshot."""
+    """Return the facts about its snapshot that an archive contains."""
     told = {
         "name": snapshot.name,
         "commit_message": snapshot.commit_message,

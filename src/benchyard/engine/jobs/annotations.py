@@ -31,10 +31,10 @@ class TrialAnnotations:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def views(self, trials: Sequence[Trial]) -> list[TrialView]:
-        """Return trials as the wire shows them, with what people noted."""
-        ids = [each.id for each in trials]
-        found = {each.id: each for each in await self._records.all({"id": ids})} if ids else {}
-        return [each.view(found.get(each.id)) for each in trials]
+        """Return trials as the wire shows them, with tags, notes and labels."""
+        ids = [trial.id for trial in trials]
+        found = {record.id: record for record in await self._records.all({"id": ids})} if ids else {}
+        return [trial.view(found.get(trial.id)) for trial in trials]
 
     async def annotate(self, trial: Trial, wanted: AnnotationRequest) -> TrialView:
         """Change tags and note of a trial; raises UsageError for too many tags."""

@@ -1,4 +1,4 @@
-"""Evidence of trials for their problems: what is kept of each, and the findings made of it.
+"""Evidence of trials for their problems: the stored facts of each, and the findings made of them.
 
 Findings of a job are a file of lines. They can be made again: a lost or broken file only costs time.
 """
@@ -38,7 +38,7 @@ class EvidenceBatch:
 
 
 class TrialEvidence:
-    """Reads what is kept of trials, and keeps what was found in it."""
+    """Reads the stored facts of trials, and stores the findings made of them."""
 
     def __init__(self, data: Path, jobs: Jobs, runs: Collection[ScenarioRun], traces: Traces) -> None:
         self._data = data
@@ -51,9 +51,9 @@ class TrialEvidence:
         part = wanted[:BATCH_TRIALS]
         where = {"parent": job_id, "id": [id for id, _ in part]}
         page = await self._jobs.page(job_id, Query(where=where, limit=len(part), include_total_count=False))
-        trials = {each.id: each for each in page.items}
+        trials = {item.id: item for item in page.items}
         run_ids = [run_id for _, run_id in part if run_id]
-        runs = {each.id: each for each in await self._runs.all({"id": run_ids})} if run_ids else {}
+        runs = {run.id: run for run in await self._runs.all({"id": run_ids})} if run_ids else {}
         for place, (id, run_id) in enumerate(part):
             if id in trials:
                 batch.items.append(await self._item(trials[id], runs.get(run_id or ""), batch))
@@ -92,11 +92,13 @@ class TrialEvidence:
         }
 
     def _traces_of(self, run: ScenarioRun) -> list[tuple[str, Trace, int]]:
-        trajectory = next((each for each in run.traces if each.kind == "atif"), None)
+        trajectory = next((trace for trace in run.traces if trace.kind == "atif"), None)
         found = [] if trajectory is None else [("trajectory", trajectory, MOST_TRAJECTORY_BYTES)]
         # Only the server's own record of calls: others may be no such file.
         own = (
-            each for each in run.traces if each.name == CALLS_NAME and self._traces.is_free(run, each.name)
+            trace
+            for trace in run.traces
+            if trace.name == CALLS_NAME and self._traces.is_free(run, trace.name)
         )
         return [*found, *(("calls", each, MOST_CALLS_BYTES) for each in own)]
 

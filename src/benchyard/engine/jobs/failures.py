@@ -55,7 +55,7 @@ def failure_of_error(error: BenchyardError | OSError) -> TrialFailed:
 def failure_of_setup(name: str, told: str, *, is_disk_full: bool = True) -> TrialFailed:
     """Return the failure of a devbox's preparation: the scenario's, unless a disk was full.
 
-    `is_disk_full` tells whether the server's disk may be full, where that can be seen: after work in a
+    `is_disk_full` says whether the server's disk may be full, where that can be seen: after work in a
     devbox, its programs may print anything.
     """
     if is_disk_full and _NO_SPACE in told.lower():

@@ -1,4 +1,4 @@
-"""Steps of trials whose agents still work."""
+"""Steps of trials while their agents work."""
 
 from collections.abc import AsyncIterator
 

@@ -38,7 +38,7 @@ class TrialModelAccess:
         self.scenarios = scenarios
         self.keys = keys
 
-    def told(self, trial: Trial, devbox_id: str, route: ModelRoute) -> ModelAccess:
+    def agent_access(self, trial: Trial, devbox_id: str, route: ModelRoute) -> ModelAccess:
         """Return the agent's model access: always the same, whether the door is open or not."""
         url = url_of(devbox_id, route.provider)
         return ModelAccess(url, self._token(trial), route.provider, route.model, route.variable)
@@ -78,7 +78,7 @@ class TrialModelAccess:
             _log.warning("trial %s: its token could not be ended: %s", trial.id, error)
 
     async def clear(self, trials: Iterable[Trial], running: Collection[str]) -> None:
-        """End what an earlier server left open: grants of other trials, and doors of lost devboxes."""
+        """Close what an earlier server left open: grants of other trials, and doors of lost devboxes."""
         await self.grants.clear({trial.id for trial in trials if not trial.has_ended}, running)
 
     async def forget(self, trials: Iterable[Trial]) -> None:

@@ -81,11 +81,11 @@ def sample_scenarios(scenarios: Sequence[Scenario], selection: Selection) -> lis
 
 def scenarios_with_ids(scenarios: Sequence[Scenario], ids: Sequence[str]) -> list[Scenario]:
     """Return the scenarios with these ids, in their own order; raises UsageError for an unknown id."""
-    missing = set(ids) - {each.id for each in scenarios}
+    missing = set(ids) - {scenario.id for scenario in scenarios}
     if missing:
         raise UsageError(f"the benchmark has no scenario {min(missing)[:100]}", field="spec.selection")
     wanted = set(ids)
-    return [each for each in scenarios if each.id in wanted]
+    return [scenario for scenario in scenarios if scenario.id in wanted]
 
 
 def check_job_size(job: Job) -> None:

@@ -81,7 +81,7 @@ async def select_scenarios(
     if selection.scenario_ids is not None:
         scenarios = scenarios_with_ids(scenarios, selection.scenario_ids)
     globs = selection.include or (), selection.exclude or ()
-    found, problem = await filter_scenarios(scenarios, selection.wanted(), *globs, call)
+    found, problem = await filter_scenarios(scenarios, selection.condition_groups(), *globs, call)
     if problem:
         raise UsageError(problem, field=_FIELD)
     return sample_scenarios(found, selection)
@@ -172,10 +172,10 @@ class JobRequestResolver:
             source=wish.source,
             spec=JobSpec(
                 agent_configs=configs,
-                scenario_ids=[each.id for each in wish.scenarios],
+                scenario_ids=[scenario.id for scenario in wish.scenarios],
                 orchestrator_config=wish.orchestrator,
             ),
-            scenario_revisions=[each.revision for each in wish.scenarios],
+            scenario_revisions=[scenario.revision for scenario in wish.scenarios],
             choices=choices,
             metadata=request.metadata or {},
         )
@@ -227,7 +227,7 @@ class JobRequestResolver:
             benchmark = await self._benchmark(name)
             benchmarks.append(benchmark)
             every = await self.scenarios_of(benchmark.scenario_ids)
-            # Those whose names match, with or without a prefix and slash.
+            # Names match with or without a prefix and slash.
             chosen, problem = await filter_scenarios(every, [], dataset.include, dataset.exclude, self._call)
             if not chosen:
                 reason = f": {problem}" if problem else ""
@@ -283,9 +283,9 @@ class JobRequestResolver:
         for benchmark in wish.benchmarks:
             needed = benchmark.required_environment_variables, benchmark.required_secret_names
             check_required_values(*needed, profile, f"benchmark {benchmark.name!r}")
-        for each in wish.scenarios:
-            needed = each.required_environment_variables, each.required_secret_names
-            check_required_values(*needed, profile, f"scenario {each.name!r}")
+        for scenario in wish.scenarios:
+            needed = scenario.required_environment_variables, scenario.required_secret_names
+            check_required_values(*needed, profile, f"scenario {scenario.name!r}")
 
 
 def _check_scorers(scenarios: Sequence[Scenario]) -> None:
@@ -305,15 +305,15 @@ def _check_scorers(scenarios: Sequence[Scenario]) -> None:
 def _agents(wanted: HarborJob) -> list[AgentConfig]:
     return [
         AgentConfig(
-            name=each.name,
-            model_name=each.model_name,
-            timeout_seconds=each.timeout_seconds,
-            kwargs=dict(each.kwargs) or None,
+            name=agent.name,
+            model_name=agent.model_name,
+            timeout_seconds=agent.timeout_seconds,
+            kwargs=dict(agent.kwargs) or None,
             agent_environment=AgentEnvironment(
-                environment_variables=dict(each.environment_variables) or None
+                environment_variables=dict(agent.environment_variables) or None
             ),
         )
-        for each in wanted.agents
+        for agent in wanted.agents
     ]
 
 
@@ -321,5 +321,5 @@ def _name(wish: _ResolvedRequest) -> str:
     time = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
     count = len(wish.scenarios)
     number = "1 scenario" if count == 1 else f"{count} scenarios"
-    what = ", ".join(each.name for each in wish.benchmarks) or number
+    what = ", ".join(benchmark.name for benchmark in wish.benchmarks) or number
     return f"{what[:1000]} {time}"

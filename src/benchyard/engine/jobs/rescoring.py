@@ -40,7 +40,7 @@ class JobRescorings:
         self, job: Job, trials: list[Trial], request: JobRescoreRequest, request_id: str | None
     ) -> Job:
         """Note the trials to score again, and those that cannot be; then begin."""
-        wanted = [each for each in trials if not each.is_superseded and each.scenario_run_id]
+        wanted = [trial for trial in trials if not trial.is_superseded and trial.scenario_run_id]
         if request.trial_ids is not None:
             missing = set(request.trial_ids) - {each.id for each in wanted}
             if missing:
@@ -56,7 +56,9 @@ class JobRescorings:
         number = job.rescoring.number + 1 if job.rescoring else 1
         rescoring = JobRescoring(number=number, trial_ids=kept, pruned=pruned, times=request.times)
         job = await self._job_store.job(
-            job.asked(request_id).model_copy(update={"rescoring": rescoring, "rescoring_state": "running"}),
+            job.with_request(request_id).model_copy(
+                update={"rescoring": rescoring, "rescoring_state": "running"}
+            ),
             "scored again",
         )
         self._start(job)
@@ -71,7 +73,7 @@ class JobRescorings:
         await asyncio.gather(*(self._one(rescoring, id, turns) for id in rescoring.trial_ids))
         trials = await retry_store(self._job_store.trials.all, {"parent": job.id})
         for agent, run_id in enumerate(job.benchmark_run_ids):
-            own = [each for each in trials if each.agent == agent]
+            own = [trial for trial in trials if trial.agent == agent]
             score = counted_mean(own, job.orchestrator.suspect_rule)
             run = await retry_store(self._benchmark_runs.get, run_id)
             await retry_store(self._benchmark_runs.conclude, run_id, run.state, score, count_suspect(own))
@@ -95,7 +97,7 @@ class JobRescorings:
         request = f"rescore-{trial.id}-{number}" + (f"-{turn}" if turn else "")
         try:
             await retry_store(self._runs.rescore, run_id, request)
-            run = await self._runs.settled(run_id)
+            run = await self._runs.wait_until_settled(run_id)
             return await self._job_store.trial(rescored_trial(trial, run))
         except BenchyardError as error:
             # Its final state may have been removed meanwhile; the others go on.
@@ -112,7 +114,11 @@ def rescored_trial(trial: Trial, run: ScenarioRun) -> Trial:
     result = run.result
     if run.rescoring_failure or result is None:
         return trial.model_copy(update={"rescore_note": run.rescoring_failure or "nothing was scored"})
-    wrong = [each for each in result.scoring_function_results if each.state == "error"]
+    wrong = [
+        function_result
+        for function_result in result.scoring_function_results
+        if function_result.state == "error"
+    ]
     if wrong:
         return trial.model_copy(
             update={"rescore_note": f"{wrong[0].scoring_function_name}: {wrong[0].reason}"}

@@ -62,7 +62,7 @@ from benchyard.store.json_columns import BodyPath
 JOB_PREFIX = "bmj_"
 _KEEP_ALIVE_SECONDS = 15.0
 _MOST_FAILURE = 2000
-_UNFINISHED = [each.value for each in JobState if each not in ENDED_JOBS]
+_UNFINISHED = [state.value for state in JobState if state not in ENDED_JOBS]
 
 _NEVER = TrialFailed("cancelled", "NeverBegun", "the job ended before this trial began")
 
@@ -160,7 +160,7 @@ class Jobs:
             n_attempts=orchestrator.attempts,
             n_trials=job.n_trials,
             n_concurrent_trials=orchestrator.concurrency,
-            scenarios=[PlannedScenario(id=each.id, name=each.name) for each in scenarios],
+            scenarios=[PlannedScenario(id=scenario.id, name=scenario.name) for scenario in scenarios],
             agents=[await self._plan_agent(job, *each) for each in chosen],
             missing_images=[PlannedImage(what=what, n_scenarios=count) for what, count in unbuilt.items()],
             trial_budget=orchestrator.trial_budget,
@@ -173,10 +173,13 @@ class Jobs:
         """Return descriptions of missing images, with the number of scenarios that need each."""
         known: dict[tuple[str | None, str | None], list[str]] = {}
         found: Counter[str] = Counter()
-        for each in scenarios:
-            key = each.environment.blueprint_id if each.environment else None, each.scoring_blueprint_id
+        for scenario in scenarios:
+            key = (
+                scenario.environment.blueprint_id if scenario.environment else None,
+                scenario.scoring_blueprint_id,
+            )
             if key not in known:
-                known[key] = await self._prerequisites.unbuilt(each)
+                known[key] = await self._prerequisites.unbuilt(scenario)
             found.update(known[key])
         return found
 
@@ -211,15 +214,15 @@ class Jobs:
     async def counts(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return the numbers of jobs in each state, and of trials of unfinished jobs."""
         jobs, trials = await self._job_store.counts(), self._scheduler.counts()
-        in_states = {each.value: trials[each] for each in TrialState}
-        return {each.value: jobs.get(each.value, 0) for each in JobState}, in_states
+        in_states = {state.value: trials[state] for state in TrialState}
+        return {state.value: jobs.get(state.value, 0) for state in JobState}, in_states
 
     async def trials(self, job: Job) -> list[Trial]:
         """Return all trials of a job; those still waiting at its end are shown as canceled."""
         trials = await self._job_store.trials.all({"parent": job.id})
         if job.state not in ENDED_JOBS:
             return trials
-        return [each if each.has_ended else canceled_trial(each, _NEVER) for each in trials]
+        return [trial if trial.has_ended else canceled_trial(trial, _NEVER) for trial in trials]
 
     async def write_trials(self, job_id: str, descriptor: int) -> None:
         """Append all trials of a job to a file as they are stored, a line of JSON each."""
@@ -238,7 +241,7 @@ class Jobs:
     async def trials_over_jobs(self, query: Query) -> Page[Trial]:
         """Return a page of the trials of all jobs, newest first; raises UsageError for an invalid query."""
         found = await self._job_store.facts.page(query)
-        trials = {each.id: each for each in await self._job_store.trials.all({"id": found.ids})}
+        trials = {trial.id: trial for trial in await self._job_store.trials.all({"id": found.ids})}
         items = [trials[id] for id in found.ids if id in trials]
         return Page(items=items, has_more=found.has_more, total_count=found.total_count)
 
@@ -256,7 +259,7 @@ class Jobs:
                 return job
             await self._tools.work.cancel(plan_key(id))
             if active := self._scheduler.active(id):
-                active.job = active.job.asked(request_id)
+                active.job = active.job.with_request(request_id)
             if stopped := await self._scheduler.stop(id, JobState.CANCELLED):
                 return stopped
             # Its time may have run out at the same moment.
@@ -265,7 +268,7 @@ class Jobs:
             job = await self.records.get(id)
             if job.state in ENDED_JOBS:
                 return job
-            job = await self._job_store.job(job_at_end(job.asked(request_id), JobState.CANCELLED))
+            job = await self._job_store.job(job_at_end(job.with_request(request_id), JobState.CANCELLED))
             await self._teardown.drop(job)
             return job
 
@@ -411,7 +414,7 @@ class Jobs:
             "deadline_ms": deadline,
             "pauses": [*job.pauses, *pauses],
         }
-        return await self._job_store.job(job.asked(request_id).model_copy(update=changes))
+        return await self._job_store.job(job.with_request(request_id).model_copy(update=changes))
 
     def _plan(self, job: Job) -> None:
         self._tools.work.start(plan_key(job.id), partial(self._begin, job))
@@ -445,7 +448,7 @@ class Jobs:
         await run_to_end(hand_over())
 
     async def _install(self, job: Job, choice: AgentChoice) -> Job:
-        """Install an agent of a job if necessary; returns the job with the installation noted."""
+        """Install an agent of a job if necessary; returns the job with the installation in it."""
         missing = await self._agents.missing(choice)
         if missing is None:
             await self._agents.ready(choice)

@@ -147,7 +147,7 @@ async def provision(context: TrialContext) -> None:
     """Begin the scenario run, and wait until its devbox runs."""
     tools = context.tools
     run_id = id_from_bytes(RUN_PREFIX, tools.vault.derive("trial-runs", context.trial.id))
-    # Noted before the run exists: a cancellation must know which run to end.
+    # Stored before the run exists: a cancellation must know which run to end.
     context.note(scenario_run_id=run_id)
     if not context.is_fresh:
         context.run = await retry_store(context.runs.records.find, run_id)
@@ -197,13 +197,13 @@ async def _build(context: TrialContext) -> None:
     prerequisites, scenario = context.runs.prerequisites, context.inputs.scenario
     unbuilt = await prerequisites.unbuilt(scenario)
     if not unbuilt:
-        await prerequisites.built(scenario)
+        await prerequisites.build_images(scenario)
         return
     begun = now_ms()
     context.note(activity=", ".join(unbuilt))
     context.job_store.soon(context.trial)
     try:
-        await prerequisites.built(scenario)
+        await prerequisites.build_images(scenario)
     finally:
         context.note(activity=None, preparing_ms=max(0, now_ms() - begun))
     context.job_store.soon(context.trial)
@@ -414,13 +414,17 @@ async def score(context: TrialContext) -> ContractResult:
     if context.run is None or context.run.result_of(context.round) is None:
         request = context.in_round(f"trial-{context.trial.id}")
         await retry_store(runs.score, run_id, request, is_job=True)
-    context.run = await runs.settled(run_id)
+    context.run = await runs.wait_until_settled(run_id)
     result = context.run.result_of(context.round)
     if result is None:
         raise failure_of_devbox(await _look_at_devbox(context))
     if result.rounds:
         context.note_round(score=result.rounds[-1].score, rewards=result.rounds[-1].rewards)
-    wrong = [each for each in result.scoring_function_results if each.state == "error"]
+    wrong = [
+        function_result
+        for function_result in result.scoring_function_results
+        if function_result.state == "error"
+    ]
     if not wrong:
         return result
     devbox = await _look_at_devbox(context)

@@ -27,13 +27,13 @@ Change = Callable[[Connection], None]
 
 
 class JobEnds(Protocol):
-    """Tells others of jobs that have ended."""
+    """Listener to the ends of jobs."""
 
     def job_ended(self, job: Job) -> Sequence[Change]:
-        """Return what is stored in the transaction that stores the end of a job; empty for other changes."""
+        """Return records to store in the same transaction as the end of a job; empty for other changes."""
 
     def wake(self) -> None:
-        """Go on with what was stored."""
+        """Go on with the stored records."""
 
 
 class JobStore:
@@ -132,7 +132,7 @@ class JobStore:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def _telling(self, job_id: str, events: Sequence[JobEvent]) -> Change:
-        return self._events.adding(job_id, [each.model_dump_json(exclude_none=True) for each in events])
+        return self._events.adding(job_id, [event.model_dump_json(exclude_none=True) for event in events])
 
     async def _write(self, job_id: str, changes: Sequence[Change]) -> None:
         # The caller may be cancelled; queued changes are written all the same.

@@ -24,11 +24,11 @@ _RUN_STATES = {
     TrialState.TIMEOUT: RunState.TIMEOUT,
     TrialState.CANCELED: RunState.CANCELED,
 }
-_UNFINISHED = [each.value for each in RunState if each not in ENDED_RUNS]
+_UNFINISHED = [state.value for state in RunState if state not in ENDED_RUNS]
 
 
 class Teardown:
-    """Ends what belongs to trials and jobs; every operation may be repeated."""
+    """Ends the devboxes, runs and grants of trials and jobs; every operation may be repeated."""
 
     def __init__(
         self, job_store: JobStore, runs: ScenarioRuns, benchmark_runs: BenchmarkRuns, access: TrialModelAccess
@@ -60,11 +60,11 @@ class Teardown:
     async def sweep(self, job: Job, trials: list[Trial]) -> None:
         """Tear down ended trials whose runs an earlier server did not end."""
         ended = {trial.scenario_run_id: trial for trial in trials if trial.has_ended}
-        for run_id in (await self._unfinished(job)).values():
+        for run_id in (await self._unfinished_trials(job)).values():
             if run_id in ended:
                 await self.tear_down(ended[run_id])
 
-    async def _unfinished(self, job: Job) -> dict[str, str]:
+    async def _unfinished_trials(self, job: Job) -> dict[str, str]:
         """Return the unfinished scenario runs of a job, by their trials."""
         runs = {}
         for parent in job.benchmark_run_ids:
@@ -75,7 +75,7 @@ class Teardown:
         return runs
 
     async def close_agent(self, active: ActiveJob, agent: int) -> None:
-        """End the benchmark run of an agent all of whose trials have ended."""
+        """End the benchmark run of an agent once all of its trials have ended."""
         own = active.of_agent(agent)
         score = counted_mean(own, active.job.orchestrator.suspect_rule)
         run_id = active.job.benchmark_run_ids[agent]
@@ -112,7 +112,7 @@ class Teardown:
 
     async def cancel_begun_trials(self, job: Job, trials: Iterable[Trial]) -> list[Trial]:
         """Cancel begun trials of a job that no server runs; returns them as they are then."""
-        runs = await retry_store(self._unfinished, job)
+        runs = await retry_store(self._unfinished_trials, job)
         failure = TrialFailed("cancelled", "Cancelled", f"the job was ended: it is {job.state}")
         canceled = []
         for trial in trials:

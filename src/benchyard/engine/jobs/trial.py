@@ -23,14 +23,14 @@ async def run_trial(context: TrialContext) -> Trial:
             async with context.stage("scoring", _S.SCORING):
                 result = await score(context)
             if not context.goes_on():
-                return context.completed(result)
+                return context.with_score(result)
             await begin_round(context)
     except TrialFailed as failure:
-        return context.failed(await _public_failure(context, failure))
+        return context.with_failure(await _public_failure(context, failure))
     except DevboxGone as error:
-        return context.failed(await _public_failure(context, await devbox_failure(context, error)))
+        return context.with_failure(await _public_failure(context, await devbox_failure(context, error)))
     except (BenchyardError, OSError) as error:
-        return context.failed(await _public_failure(context, failure_of_error(error)))
+        return context.with_failure(await _public_failure(context, failure_of_error(error)))
 
 
 async def _public_failure(context: TrialContext, failure: TrialFailed) -> TrialFailed:

@@ -138,7 +138,7 @@ class TrialContext:
         return min(limits, default=AGENT_SECONDS_DEFAULT) * self.multiplier
 
     def _known_end(self) -> EndedBy | None:
-        """Return the agent's end in this round as an earlier server noted it."""
+        """Return the agent's end in this round as an earlier server stored it."""
         if self.inputs.scenario.n_rounds == 1:
             return self.trial.ended_by
         return next((each.ended_by for each in self.trial.rounds if each.number == self.round), None)
@@ -201,7 +201,7 @@ class TrialContext:
             continues=continues,
             user=self.user,
             model=self.config.model_name,
-            access=self.access.told(self.trial, self.the_devbox.id, route) if route else None,
+            access=self.access.agent_access(self.trial, self.the_devbox.id, route) if route else None,
             is_online=self.trial.network == "open",
         )
 
@@ -219,7 +219,7 @@ class TrialContext:
 
     @contextlib.asynccontextmanager
     async def stage(self, name: str, state: TrialState) -> AsyncIterator[None]:
-        """Run a stage within this context: shown while it lasts, noted at its end."""
+        """Run a stage within this context: shown while it lasts, stored at its end."""
         name = self.in_round(name)
         self.stage_name = name
         begun = now_ms()
@@ -234,7 +234,7 @@ class TrialContext:
         stages = [each for each in self.trial.stages if each.name != name]
         self.note(stages=[*stages, over])
 
-    def completed(self, result: ContractResult) -> Trial:
+    def with_score(self, result: ContractResult) -> Trial:
         """Return the trial with its score."""
         usage = self.trial.usage or (self.run.usage if self.run else {})
         scored = {
@@ -251,7 +251,7 @@ class TrialContext:
         }
         return self._end(_ended_trial(self.trial, state=TrialState.COMPLETED, usage=usage, **scored))
 
-    def failed(self, failure: TrialFailed) -> Trial:
+    def with_failure(self, failure: TrialFailed) -> Trial:
         """Return the trial without a score, with its failure."""
         return self._end(failed_trial(self.trial, failure, self.stage_name or None))
 

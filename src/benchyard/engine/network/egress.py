@@ -9,7 +9,7 @@ from benchyard.devboxes.base import Capability, Network
 from benchyard.engine.background import retry_store
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.request_checks import NETWORK_KEY, network_from_metadata
-from benchyard.engine.network.gateway_doors import EgressGate
+from benchyard.engine.network.gateway_doors import EgressService
 from benchyard.engine.network.policies import PROXY_PORT, NetworkPlan, phased_plan, plan_of
 from benchyard.errors import BenchyardError, NotSupported, NotYet, UsageError
 from benchyard.gateway.egress.rules import Rules
@@ -143,15 +143,15 @@ async def open_door(tools: EngineContext, devbox: Devbox) -> None:
 
 async def serve_door(tools: EngineContext, devbox_id: str, rules: Rules) -> None:
     """Let a running devbox reach hosts by these rules; a second call changes nothing."""
-    gate = require_egress_gate(tools)
+    service = require_egress(tools)
     descriptor, _port = await tools.host.doors.open(devbox_id, PROXY_PORT)
     try:
-        await gate.open_egress(devbox_id, descriptor, rules)
+        await service.open_egress(devbox_id, descriptor, rules)
     finally:
         os.close(descriptor)
 
 
-def require_egress_gate(tools: EngineContext) -> EgressGate:
+def require_egress(tools: EngineContext) -> EgressService:
     """Return the part that serves allow-lists; raises NotYet if there is none."""
     if tools.egress is None:
         raise NotYet("allow-lists are not served: this server runs no gateway", feature="allow-lists")

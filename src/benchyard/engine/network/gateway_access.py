@@ -80,7 +80,7 @@ class Grants:
         self._readers: Counter[str] = Counter()
         """Number of those who still read the records of a grant."""
         self._unneeded: set[str] = set()
-        """Grants whose records go with their last reader."""
+        """Grants with records that are removed after their last reader."""
 
     async def __aenter__(self) -> Self:
         """Find the gateway of an earlier server, if it still runs."""
@@ -138,7 +138,7 @@ class Grants:
         return spent
 
     async def clear(self, needed: Collection[str], running: Collection[str]) -> None:
-        """End what an earlier server left open, except these grants and the doors of these devboxes.
+        """Close what an earlier server left open, except these grants and the doors of these devboxes.
 
         A served socket keeps the network of its devbox, even after the devbox has ended.
         """
@@ -165,7 +165,7 @@ class Grants:
             await self._gateway.unlisten(devbox_id)
             self._listening.discard(devbox_id)
 
-    def left(self, prefix: str) -> set[str]:
+    def recorded_grants(self, prefix: str) -> set[str]:
         """Return the grants with this prefix that are open or have recorded calls."""
         known = {*self._open, *self._earlier, *self.records.ids()}
         return {each for each in known if each.startswith(prefix)}

@@ -86,7 +86,7 @@ class GatewayConfigs:
         found = await self._records.find(given) if given.startswith(GATEWAY_PREFIX) else None
         found = found or await self._records.find_named(given)
         if found is None:
-            names = [each.name for each in await self._records.all({})]
+            names = [record.name for record in await self._records.all({})]
             listed = ", ".join(sorted(names)[:_MOST_LISTED])
             raise UsageError(
                 f"no gateway config has the name or id {given[:100]!r}{nearest(given, names)}; there are: "

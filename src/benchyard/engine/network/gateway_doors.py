@@ -146,7 +146,7 @@ async def open_doors(opener: DoorOpener, host: Host, devbox: Devbox) -> list[Gat
 def with_open_doors(opened: list[GatewayDoor], devbox: Devbox) -> Devbox:
     """Return the record with the opened doors."""
     by_id = {each.id: each for each in opened}
-    doors = [by_id.get(each.id, each) for each in devbox.doors]
+    doors = [by_id.get(door.id, door) for door in devbox.doors]
     return devbox.model_copy(update={"doors": doors})
 
 
@@ -196,7 +196,7 @@ class GrantedDoors:
             _log.warning("a door of devbox %s could not be closed: %s", devbox_id, error)
 
 
-class EgressGate(Protocol):
+class EgressService(Protocol):
     """Serves doors of devboxes that may reach the hosts on a list."""
 
     async def open_egress(self, devbox_id: str, descriptor: int, rules: Rules) -> None:

@@ -221,7 +221,7 @@ class ModelKeys:
 
 
 def key_variables(agent: Agent[Any]) -> frozenset[str]:
-    """Return the variables whose values no devbox gets."""
+    """Return the variables with values that no devbox gets."""
     return frozenset(name for names in agent.keys.values() for name in names)
 
 

@@ -72,7 +72,7 @@ def phased_plan(policy: Egress) -> NetworkPlan:
 
 def proxy_rules(policy: Egress) -> Rules:
     """Return a policy's rules in the form of the proxy; raises UsageError."""
-    return Rules.of(policy.allowed_hostnames, [_block(each) for each in policy.allowed_cidrs])
+    return Rules.of(policy.allowed_hostnames, [_block(allowed_cidr) for allowed_cidr in policy.allowed_cidrs])
 
 
 def _block(allowed: AllowedCidr) -> Block:
@@ -96,7 +96,7 @@ class NetworkPolicies:
 
     async def create(self, id: str, request: NetworkPolicyRequest, request_hash: str | None) -> NetworkPolicy:
         """Store a new policy; raises UsageError if its name is taken or a rule is invalid."""
-        egress = Egress().changed(request)
+        egress = Egress().with_change(request)
         plan_of(egress)
         now = now_ms()
         record = NetworkPolicy(
@@ -127,7 +127,7 @@ class NetworkPolicies:
         """Change the given fields; existing devboxes keep the policy as it was at their creation."""
 
         def apply(policy: NetworkPolicy) -> NetworkPolicy:
-            egress = policy.egress.changed(change)
+            egress = policy.egress.with_change(change)
             plan_of(egress)
             fields: dict[str, object] = {"egress": egress, "update_time_ms": now_ms()}
             if change.name is not None:

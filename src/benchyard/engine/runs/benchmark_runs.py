@@ -162,7 +162,7 @@ class BenchmarkRuns:
         async def close(child: ScenarioRun) -> None:
             async with turns:
                 if keeps and child.state is RunState.SCORING:
-                    child = await self._runs.settled(child.id)
+                    child = await self._runs.wait_until_settled(child.id)
                 if child.state is RunState.SCORED:
                     await retry_store(self._runs.complete, child.id)
                 elif child.state not in ENDED_RUNS:

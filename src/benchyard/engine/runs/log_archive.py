@@ -40,7 +40,7 @@ class RunLogs:
         self._logs = Logs(tools)
 
     @asynccontextmanager
-    async def packed(self, runs: Sequence[ScenarioRun]) -> AsyncIterator["LogArchive"]:
+    async def pack(self, runs: Sequence[ScenarioRun]) -> AsyncIterator["LogArchive"]:
         """Yield a zip of the logs of these runs; it is removed afterwards."""
         folder = self._tools.settings.data / "tmp"
         folder.mkdir(mode=0o700, exist_ok=True)

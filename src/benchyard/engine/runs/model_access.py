@@ -87,7 +87,7 @@ class ModelSpending:
     def next_number(self, run: ScenarioRun, after: int) -> int:
         """Return the next number under which the run has no foreign traces."""
         number = after + 1
-        while not all(self.traces.is_free(run, numbered_name(each, number)) for each in _NAMES):
+        while not all(self.traces.is_free(run, numbered_name(name, number)) for name in _NAMES):
             number += 1
         return number
 
@@ -231,7 +231,7 @@ class RunGateways:
                     await self._let_in(run)
             except BenchyardError as error:
                 _log.warning("scenario run %s: its access to models is not open again: %s", run.id, error)
-        for grant_id in self._grants.left(_PREFIX):
+        for grant_id in self._grants.recorded_grants(_PREFIX):
             left = await self._runs.find(grant_id.removeprefix(_PREFIX))
             if left is not None and left.state in ENDED_RUNS:
                 await self.end(left)

@@ -12,7 +12,7 @@ from benchyard.store.collection import Collection
 
 MOST_PATHS = 10_000
 MOST_COUNTS = 20
-"""Most counts noted for one scorer, in case its report varies each time."""
+"""Most counts to store for one scorer, in case its report varies each time."""
 _FULL = 1.0 - 1e-9
 
 
@@ -44,20 +44,20 @@ class ReferenceReports:
         return await self._records.find(scenario.graded_digest)
 
     async def _remember(self, scenario: Scenario, result: ContractResult, report: TamperReport) -> None:
-        """Note the effects of a reference; those of its other runs or rounds stay noted."""
+        """Store the effects of a reference beside those of its other runs or rounds."""
         id = scenario.graded_digest
         files = report.changed_outside or []
         fresh = ReferenceReport(
             id=id,
             create_time_ms=now_ms(),
-            changed_outside=[each.path for each in files],
-            opened_outside=[each.path for each in files if each.opened],
+            changed_outside=[file.path for file in files],
+            opened_outside=[file.path for file in files if file.opened],
             changed_while_scored=report.changed_while_scored,
             process_users=sorted({each.user for each in report.processes or ()}),
             counted={
-                each.scoring_function_name: [each.counted]
-                for each in result.scoring_function_results
-                if each.counted
+                function_result.scoring_function_name: [function_result.counted]
+                for function_result in result.scoring_function_results
+                if function_result.counted
             },
         )
         known, is_new = await self._records.insert_once(fresh)
@@ -69,7 +69,7 @@ def _merge_reports(known: ReferenceReport, fresh: ReferenceReport) -> ReferenceR
     counted = dict(known.counted)
     for name, counts in fresh.counted.items():
         before = counted.get(name, [])
-        counted[name] = [*before, *(each for each in counts if each not in before)][:MOST_COUNTS]
+        counted[name] = [*before, *(count for count in counts if count not in before)][:MOST_COUNTS]
     lists = {
         name: list(dict.fromkeys([*getattr(known, name), *getattr(fresh, name)]))[:MOST_PATHS]
         for name in ("changed_outside", "opened_outside", "changed_while_scored", "process_users")

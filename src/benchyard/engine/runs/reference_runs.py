@@ -43,7 +43,7 @@ UNKNOWN_SECONDS = 300.0
 _MOST_KEPT = 10_000
 _BOOT_SECONDS = 900.0
 _APPLY_SECONDS = 1800.0
-"""Time limit of a reference whose scenario sets no time for agents."""
+"""Time limit of a reference if the scenario sets no time for agents."""
 _SLACK_SECONDS = 600.0
 _FILE = "/run/benchyard/reference"
 _SHOWN = 300
@@ -60,7 +60,7 @@ class RunService(Protocol):
     async def score(self, id: str, request_id: str | None = None, *, is_job: bool = False) -> ScenarioRun:
         """Begin to score a run."""
 
-    async def settled(self, id: str) -> ScenarioRun:
+    async def wait_until_settled(self, id: str) -> ScenarioRun:
         """Return the run once it is not being scored any more."""
 
     async def complete(self, id: str) -> ScenarioRun:
@@ -71,7 +71,7 @@ class RunService(Protocol):
 
 
 class _NotApplied(Exception):
-    """The reference output cannot be applied, so that it tells nothing about the scorers."""
+    """The reference output cannot be applied, so that it proves nothing about the scorers."""
 
 
 class ReferenceRuns:
@@ -170,7 +170,7 @@ class ReferenceRuns:
             if applied_in is not None:
                 await self._apply(of_round(scenario, number), applied_in, number)
             await retry_store(self._runs.score, id, f"reference-{number}")
-            scored = await self._runs.settled(id)
+            scored = await self._runs.wait_until_settled(id)
             result = scored.result_of(number)
             if result is None:
                 raise Conflict(f"run {id} of the reference is {scored.state}, without a result")

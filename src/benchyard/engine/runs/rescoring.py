@@ -46,7 +46,7 @@ class RunRescorings:
         self._references = references
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def asked(self) -> set[str]:
+    async def interrupted_runs(self) -> set[str]:
         """Return the runs with interrupted scorings from a final state."""
         run_ids = set()
         for image in await self._tools.images.list():
@@ -89,7 +89,7 @@ class RunRescorings:
                 raise
 
     async def run(self, id: str) -> None:
-        """Score a run again if that was requested; errors are noted in the run."""
+        """Score a run again if that was requested; errors are recorded in the run."""
         run = await retry_store(self._run_records.records.get, id)
         if run.rescoring is None:
             return

@@ -45,29 +45,29 @@ async def report_outcome(
     """Return the outcome of a scoring, without secrets; the loop does not wait for megabytes of names."""
 
     def reported() -> Outcome:
-        return _scrubbed(Outcome(result, findings.report(), final.state, final.gone), scrubber)
+        return _scrub(Outcome(result, findings.report(), final.state, final.gone), scrubber)
 
     return await asyncio.to_thread(reported)
 
 
-def _scrubbed(outcome: Outcome, scrubber: Scrubber) -> Outcome:
+def _scrub(outcome: Outcome, scrubber: Scrubber) -> Outcome:
     """Return an outcome without secrets, which outputs of scorers and names of files may contain."""
     result, tamper, text = outcome.result, outcome.tamper, scrubber.text
     told = [
-        each.model_copy(
+        function_result.model_copy(
             update={
-                "output": text(each.output),
-                "reason": each.reason and text(each.reason),
-                "suspect": each.suspect and text(each.suspect),
-                "facts": {name: text(fact) for name, fact in each.facts.items()},
+                "output": text(function_result.output),
+                "reason": function_result.reason and text(function_result.reason),
+                "suspect": function_result.suspect and text(function_result.suspect),
+                "facts": {name: text(fact) for name, fact in function_result.facts.items()},
             }
         )
-        for each in result.scoring_function_results
+        for function_result in result.scoring_function_results
     ]
     found: dict[str, object] = {}
     for name in ("changed_outside", "special_inside"):
         files = getattr(tamper, name)
-        found[name] = files and [each.model_copy(update={"path": text(each.path)}) for each in files]
+        found[name] = files and [file.model_copy(update={"path": text(file.path)}) for file in files]
     for name in (
         "opened_by_scorers",
         "unwatched_outside",
@@ -77,7 +77,7 @@ def _scrubbed(outcome: Outcome, scrubber: Scrubber) -> Outcome:
         "notes",
     ):
         lines = getattr(tamper, name)
-        found[name] = lines and [text(each) for each in lines]
+        found[name] = lines and [text(line) for line in lines]
     left = tamper.processes
     found["processes"] = left and [
         each.model_copy(update={"command": text(each.command), "user": text(each.user)}) for each in left
@@ -87,7 +87,7 @@ def _scrubbed(outcome: Outcome, scrubber: Scrubber) -> Outcome:
         result=result.model_copy(
             update={
                 "scoring_function_results": told,
-                "suspicions": [text(each) for each in result.suspicions],
+                "suspicions": [text(suspicion) for suspicion in result.suspicions],
             }
         ),
         tamper=tamper.model_copy(update=found),
@@ -121,7 +121,7 @@ def scored_run(scoring: int, outcome: Outcome, run: ScenarioRun) -> ScenarioRun:
     is_ready = outcome.next_round is None or outcome.next_round.is_prepared
     return run.model_copy(
         update={
-            # Noted before the devbox is prepared for the next round, which changes the scored disk.
+            # Stored before the devbox is prepared for the next round, which changes the scored disk.
             "state": _S.SCORED if is_ready else _S.SCORING,
             "next_round": outcome.next_round,
             "result": outcome.result,
@@ -213,7 +213,7 @@ async def outcome_after_round(
     if scenario.n_rounds == 1:
         return outcome
     result = join_rounds(scenario, run, outcome.result)
-    if any(each.state == "error" for each in result.scoring_function_results):
+    if any(function_result.state == "error" for function_result in result.scoring_function_results):
         # The same round may be scored again.
         return replace(outcome, result=result, next_round=run.next_round)
     return replace(outcome, result=result, next_round=await _next_round(scenario, result, call))

@@ -84,7 +84,7 @@ class ScenarioRuns:
         left = [run.id for run in unfinished if run.is_reference]
         unfinished = [run for run in unfinished if not run.is_reference]
         scoring = {run.id for run in unfinished if run.state is _S.SCORING}
-        asked = await self._rescorings.asked()
+        asked = await self._rescorings.interrupted_runs()
         await self._scoring.open(scoring | asked, {devbox.id for devbox in self._tools.live_devboxes.live()})
         self._scoring.finals.watch(self.run_records)
         for run in unfinished:
@@ -189,7 +189,7 @@ class ScenarioRuns:
                 self._tools.work.start(scoring_key(id), partial(self._score, id))
             return run
 
-        # The caller may be cancelled: a noted scoring must begin.
+        # The caller may be cancelled: a recorded scoring must begin.
         return await run_to_end(begin())
 
     async def rescore(self, id: str, request_id: str | None = None, *, newest: bool = True) -> ScenarioRun:
@@ -265,7 +265,7 @@ class ScenarioRuns:
 
         return await self.run_records.until(id, is_there, min(seconds, HOLD_SECONDS))
 
-    async def settled(self, id: str) -> ScenarioRun:
+    async def wait_until_settled(self, id: str) -> ScenarioRun:
         """Return the run once it is not being scored any more, nor rescored from its final state."""
         await self._tools.work.settle(scoring_key(id))
         return await self.records.get(id)
@@ -314,7 +314,7 @@ class ScenarioRuns:
             await self._scoring.finals.settle(run, now)
             run = now
         else:
-            # An earlier server has noted the result.
+            # An earlier server has stored the result.
             await self._scoring.forget(frozen_id(run))
         if not _is_ready(run):
             await self._prepare(run, scenario)

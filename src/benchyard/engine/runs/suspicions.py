@@ -23,7 +23,11 @@ def suspicions(
         return []
     reference = reference or ReferenceReport(id="", create_time_ms=0)
     found = list(result.suspicions)
-    found += [each.suspect for each in result.scoring_function_results if each.suspect and each.score > 0]
+    found += [
+        function_result.suspect
+        for function_result in result.scoring_function_results
+        if function_result.suspect and function_result.score > 0
+    ]
     found += _files_opened_outside(report, reference)
     if result.isolation in ("clean", "live"):
         found += _without_programs(report, reference)
@@ -90,7 +94,7 @@ def _processes_left(report: TamperReport, reference: ReferenceReport) -> list[st
         return ["which processes ran beside the scorers is not known"]
     if not reference.id:
         return []
-    strange = [each for each in report.processes if each.user not in reference.process_users]
+    strange = [process for process in report.processes if process.user not in reference.process_users]
     if not strange:
         return []
     commands = [f"`{process.command[:_LONGEST_COMMAND]}` of {process.user}" for process in strange]
@@ -118,5 +122,5 @@ def _list_text(named: Sequence[str], count: int) -> str:
 
 def _distinct(lines: Iterable[str]) -> list[str]:
     """Return each line once and on one line: suspected agents choose the paths and commands in them."""
-    told = dict.fromkeys(" ".join(each.split())[:LONGEST_SUSPICION] for each in lines)
+    told = dict.fromkeys(" ".join(line.split())[:LONGEST_SUSPICION] for line in lines)
     return [each for each in told if each][:MOST_SUSPICIONS]

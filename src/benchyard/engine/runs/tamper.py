@@ -81,7 +81,7 @@ class WorkPaths:
             )
         if self.is_hidden(path):
             home = self._own_home or "/"
-            own = [each for each in self.folders if is_inside(each, home) and each != home]
+            own = [folder for folder in self.folders if is_inside(folder, home) and folder != home]
             return any(is_inside(path, folder) for folder in own)
         return any(
             (path == place or path.startswith(below)) and (is_system or not is_of_system(path))
@@ -97,7 +97,7 @@ class WorkPaths:
     @property
     def aside(self) -> tuple[str, ...]:
         """Return folders with nothing but the work, as many as a list of changes can leave out."""
-        return tuple(each for each in self.folders if posixpath.normpath(each) != "/")[:_MOST_ASIDE]
+        return tuple(folder for folder in self.folders if posixpath.normpath(folder) != "/")[:_MOST_ASIDE]
 
     def carries(self, path: str) -> bool:
         """Tell whether scorers get a path as the work left it."""
@@ -134,7 +134,7 @@ class TamperFindings:
     async def look_at_disk(self, tools: EngineContext, devbox_id: str) -> None:
         """Examine the disk of a devbox that is graded as it is."""
         try:
-            self.changes = await tools.host.rooms.changed(devbox_id)
+            self.changes = await tools.host.rooms.changes_since_mark(devbox_id)
             await self._look_outside(tools, devbox_id)
         except BenchyardError as error:
             self.why_unknown.append(f"what was changed is not known: {error.message}")
@@ -142,7 +142,7 @@ class TamperFindings:
     async def _look_outside(self, tools: EngineContext, devbox_id: str) -> None:
         """Examine the disk again without the work: many changes there must not hide others."""
         if self.changes is not None and self.changes.truncated:
-            self.outside = await tools.host.rooms.changed(devbox_id, self.work.aside)
+            self.outside = await tools.host.rooms.changes_since_mark(devbox_id, self.work.aside)
 
     @contextlib.asynccontextmanager
     async def watch_disk(self, tools: EngineContext, devbox_id: str) -> AsyncIterator[None]:
@@ -170,16 +170,16 @@ class TamperFindings:
             self.why_unknown.append("more was changed while it was scored than can be listed")
 
     def _late(self, found: DiskChanges) -> list[str]:
-        """Return the paths by whose change during a scoring programs behave in another way."""
+        """Return the paths that change the behaviour of programs if they change during a scoring."""
         late = [
-            each
-            for each in found.changes
+            change
+            for change in found.changes
             # The content of a new folder is listed itself.
-            if (each.type != "folder" or each.kind != "added") and _MADE_BY_PYTHON not in each.path
-            if not self.work.has(each.path)
-            if is_of_system(each.path)
-            or self.work.is_hidden(each.path)
-            or repository_settings.is_obeyed(each.path)
+            if (change.type != "folder" or change.kind != "added") and _MADE_BY_PYTHON not in change.path
+            if not self.work.has(change.path)
+            if is_of_system(change.path)
+            or self.work.is_hidden(change.path)
+            or repository_settings.is_obeyed(change.path)
         ]
         return [each.path for each in sorted(late, key=_weight)][:MOST_SHOWN]
 
@@ -215,7 +215,7 @@ class TamperFindings:
         """Note the changes on a taken disk, which no process can change any more."""
         rooms = tools.host.rooms
         try:
-            self.changes = await rooms.taken(devbox_id, image_id, counted=self.work.aside)
+            self.changes = await rooms.changes_of_taken_disk(devbox_id, image_id, counted=self.work.aside)
             self.outside = self.changes.outside
         except Conflict as error:
             self.why_unknown.append(f"what was changed is not known: {error.message}")
@@ -266,7 +266,7 @@ class TamperFindings:
 
     async def look_at_network(self, tools: EngineContext, devbox_id: str) -> None:
         """Note whether programs tried to leave a devbox without a network: the work may lack files."""
-        told = {each.hint for each in await tools.host.executions(devbox_id)}
+        told = {execution.hint for execution in await tools.host.executions(devbox_id)}
         if told & {executions.NO_NETWORK, executions.REACHED_OUT}:
             self.notes.append(NO_NETWORK_NOTE)
 
@@ -295,7 +295,7 @@ class TamperFindings:
         )
 
     def watched(self) -> list[str]:
-        """Return the changed files whose opening is to be noted, the weightiest first."""
+        """Return the changed files to watch for being opened, the weightiest first."""
         found = [each for each in self._all() if _can_be_opened(each) and self._is_graded(each.path)]
         found.sort(key=lambda each: (self._is_work(each), _weight(each), each.path))
         paths = list(dict.fromkeys(each.path for each in found))
@@ -362,8 +362,8 @@ class TamperFindings:
 
     def _all(self) -> list[DiskChange]:
         """Return all known changes, each once."""
-        found = {each.path: each for each in self.changes.changes} if self.changes else {}
-        found |= {each.path: each for each in self.outside.changes} if self.outside else {}
+        found = {change.path: change for change in self.changes.changes} if self.changes else {}
+        found |= {change.path: change for change in self.outside.changes} if self.outside else {}
         return list(found.values())
 
     def _outside(self) -> list[DiskChange] | None:
@@ -464,7 +464,7 @@ def _can_be_opened(change: DiskChange) -> bool:
 
 
 def _first(found: Sequence[T], name: str, most: int, notes: list[str], total: int | None = None) -> list[T]:
-    """Return the first of a list; a note tells whether there are more."""
+    """Return the first of a list, with a note if there are more."""
     if (total or len(found)) > min(most, len(found)):
         notes.append(f"{name}: the first {min(most, len(found))} of {total or len(found)} are listed")
     return list(found[:most])

@@ -39,7 +39,7 @@ _KEPT = {*_RESOURCES, "architecture", "user_parameters"}
 
 @dataclass(frozen=True)
 class WorkWish:
-    """Choice of what to look at: the work or all that was changed, or one path and what is below it."""
+    """Choice of paths: the work, all that was changed, or one path and everything below it."""
 
     scope: WorkScope = "work"
     path: str | None = None
@@ -55,7 +55,7 @@ class WorkContent:
 
 
 class WorkChanges:
-    """Reads what runs left; nothing of it is parsed on the event loop."""
+    """Reads the disks that runs left; nothing of them is parsed on the event loop."""
 
     def __init__(self, tools: EngineContext, runs: ScenarioRuns, devboxes: Devboxes) -> None:
         self._tools = tools
@@ -65,24 +65,24 @@ class WorkChanges:
 
     async def files(self, run_id: str, wish: WorkWish, limit: int, after: str | None) -> bytes:
         """Return a page of the paths that differ from the start, as the JSON of a `WorkFilesView`."""
-        run, state = await self._kept(run_id)
-        async with self._examined(run, state, _wanted(state, wish, contents=False)) as report:
-            made = await self._made(report, "list_files", {"limit": limit, "after": after})
+        run, state = await self._run_with_state(run_id)
+        async with self._examined(run, state, _report_parameters(state, wish, contents=False)) as report:
+            made = await self._make(report, "list_files", {"limit": limit, "after": after})
         start = b"run" if state.start_image_id else b"image"
         return await self._scrubbed(run, b'{"start": "%s", %s' % (start, made[1:]))
 
     async def diff(self, run_id: str, wish: WorkWish) -> bytes:
-        """Return a unified diff from the start to the work; what it leaves out is named at its top."""
-        run, state = await self._kept(run_id)
-        async with self._examined(run, state, _wanted(state, wish, contents=True)) as report:
-            made = await self._made(report, "make_diff", {"most_bytes": MOST_DIFF_BYTES})
+        """Return a unified diff from the start to the work; its top names the paths that it leaves out."""
+        run, state = await self._run_with_state(run_id)
+        async with self._examined(run, state, _report_parameters(state, wish, contents=True)) as report:
+            made = await self._make(report, "make_diff", {"most_bytes": MOST_DIFF_BYTES})
         return await self._scrubbed(run, made)
 
     async def content(self, run_id: str, path: str, side: WorkSide, offset: int, limit: int) -> WorkContent:
         """Return a part of a file as it was before or after the work; of a link, its target."""
-        run, state = await self._kept(run_id)
+        run, state = await self._run_with_state(run_id)
         scrubber = await self._scrubber(run)
-        # A value that only begins or ends in the part is found by what stands beside it.
+        # The text beside the part shows a value that only begins or ends in it.
         begin = max(0, offset - scrubber.longest)
         length = offset - begin + limit + scrubber.longest
         wanted = {"read": _absolute(path, state), "side": side, "offset": begin, "limit": length}
@@ -101,11 +101,11 @@ class WorkChanges:
         return WorkContent(part, facts["size"])
 
     async def open(self, run_id: str, asked: Caller, name: str | None) -> Devbox:
-        """Start a devbox on what a run left: with its user and resources, and the scenario's variables.
+        """Start a devbox on the disk that a run left, with its user, resources and the scenario's variables.
 
         It has the network and the lifetime of any devbox, and neither the agent's secrets nor its tokens.
         """
-        run, state = await self._kept(run_id)
+        run, state = await self._run_with_state(run_id)
         require_image_support(self._tools)
         scenario = await self._runs.scenario(run)
         environment = scenario.environment.environment_variables if scenario.environment else None
@@ -118,7 +118,7 @@ class WorkChanges:
         )
         return await self._devboxes.create(asked, request)
 
-    async def _kept(self, run_id: str) -> tuple[ScenarioRun, FinalState]:
+    async def _run_with_state(self, run_id: str) -> tuple[ScenarioRun, FinalState]:
         run = await self._runs.get(run_id)
         return run, final_state_of(run)
 
@@ -135,7 +135,7 @@ class WorkChanges:
         async with self._turns, images.examined(final, start, wanted) as report:
             yield report
 
-    async def _made(self, report: Path, function: str, parameters: Mapping[str, Any]) -> bytes:
+    async def _make(self, report: Path, function: str, parameters: Mapping[str, Any]) -> bytes:
         descriptor = os.open(report, os.O_RDONLY | os.O_CLOEXEC)
         try:
             made: bytes = await self._tools.workers.call(
@@ -158,7 +158,7 @@ class WorkChanges:
 
 
 def final_state_of(run: ScenarioRun) -> FinalState:
-    """Return what a run left; raises Conflict that says why it is not there, or what would keep it."""
+    """Return the final state of a run; raises Conflict that says why there is none, or what would keep it."""
     if run.final_state is not None:
         return run.final_state
     if run.state in (RunState.RUNNING, RunState.SCORING):
@@ -170,7 +170,7 @@ def final_state_of(run: ScenarioRun) -> FinalState:
     raise Conflict(f"what scenario run {run.id} left is not there: {why}")
 
 
-def _wanted(state: FinalState, wish: WorkWish, *, contents: bool) -> dict[str, Any]:
+def _report_parameters(state: FinalState, wish: WorkWish, *, contents: bool) -> dict[str, Any]:
     return {
         "folders": [posixpath.normpath(state.working_directory)],
         "home": state.home and posixpath.normpath(state.home),

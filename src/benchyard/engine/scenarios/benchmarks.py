@@ -87,7 +87,9 @@ class Benchmarks:
 
         def fields(benchmark: Benchmark) -> dict[str, Any]:
             wanted = [
-                each for each in _without_repeats([*benchmark.scenario_ids, *added]) if each not in removed
+                repeat
+                for repeat in _without_repeats([*benchmark.scenario_ids, *added])
+                if repeat not in removed
             ]
             if len(wanted) > MAX_SCENARIOS:
                 raise UsageError(f"a benchmark has at most {MAX_SCENARIOS} scenarios")
@@ -130,7 +132,7 @@ class Benchmarks:
                 )
             start = ids.index(query.starting_after) + 1
         wanted = ids[start : start + query.limit]
-        found = {each.id: each for each in await self._scenarios.records.all({"id": wanted})}
+        found = {record.id: record for record in await self._scenarios.records.all({"id": wanted})}
         items = [found[each] for each in wanted if each in found]
         return Page(items=items, has_more=start + query.limit < len(ids), total_count=len(ids))
 

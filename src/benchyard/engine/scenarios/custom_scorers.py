@@ -20,9 +20,9 @@ from benchyard.models.scenarios import (
     CustomScorer,
     CustomScorerRequest,
     ScenarioEnvironment,
-    ScorerTrialRequest,
-    ScorerTrialResult,
-    ScorerTrialView,
+    ScorerValidationRequest,
+    ScorerValidationResult,
+    ScorerValidationView,
     ScoringFunction,
 )
 from benchyard.scorers import catalog
@@ -87,7 +87,9 @@ class CustomScorers:
     async def scripts(self, functions: Iterable[ScoringFunction]) -> dict[str, CustomScorer]:
         """Return the registered custom scorers that functions name, by type."""
         found = {}
-        for name in {str(each.scorer.get("custom_scorer_type")) for each in functions if _is_custom(each)}:
+        for name in {
+            str(function.scorer.get("custom_scorer_type")) for function in functions if _is_custom(function)
+        }:
             scorer = await self.records.find_named(name)
             if scorer is not None:
                 found[name] = scorer
@@ -131,7 +133,7 @@ class ScorerValidation:
         self._devboxes = devboxes
         self._scorers = scorers
 
-    async def run(self, id: str, request: ScorerTrialRequest) -> ScorerTrialView:
+    async def run(self, id: str, request: ScorerValidationRequest) -> ScorerValidationView:
         """Run a custom scorer once, with this context, in a fresh devbox of this environment."""
         scorer = await self._scorers.records.get(id)
         environment = request.environment_parameters or ScenarioEnvironment()
@@ -155,7 +157,7 @@ class ScorerValidation:
         finally:
             with contextlib.suppress(NotFound):
                 await run_to_end(self._devboxes.shutdown(devbox.id, force=True))
-        return ScorerTrialView(
+        return ScorerValidationView(
             name=scorer.type,
             scoring_context=request.scoring_context,
             scoring_result=result,
@@ -164,9 +166,9 @@ class ScorerValidation:
 
     async def _grade(
         self, scorer: CustomScorer, devbox_id: str, environment: ScenarioEnvironment, context: Any
-    ) -> ScorerTrialResult:
+    ) -> ScorerValidationResult:
         fields = {"type": CUSTOM_TYPE, "custom_scorer_type": scorer.type, "scorer_params": context}
-        told = partial(ScorerTrialResult, scoring_function_name=scorer.type)
+        told = partial(ScorerValidationResult, scoring_function_name=scorer.type)
         try:
             scripts = {scorer.type: scorer.bash_script}
             told_to = ScoringContext({}, scripts, call=self._tools.workers.call)

@@ -14,8 +14,8 @@ from benchyard.models.runs import ENDED_RUNS, BenchmarkRun, RunState, ScenarioRu
 from benchyard.store.collection import Collection
 
 _CHUNK = 500
-_JOBS = [each.value for each in JobState if each not in ENDED_JOBS]
-_RUNS = [each.value for each in RunState if each not in ENDED_RUNS]
+_JOBS = [state.value for state in JobState if state not in ENDED_JOBS]
+_RUNS = [state.value for state in RunState if state not in ENDED_RUNS]
 
 _log = logging.getLogger(__name__)
 
@@ -89,8 +89,8 @@ class Deletions:
         known = []
         for at in range(0, len(benchmark.scenario_ids), _CHUNK):
             known += await self._scenarios.records.all({"id": benchmark.scenario_ids[at : at + _CHUNK]})
-        others = [each for each in await self._benchmarks.records.all({}) if each.id != benchmark.id]
-        elsewhere = {id for each in others for id in each.scenario_ids}
+        others = [record for record in await self._benchmarks.records.all({}) if record.id != benchmark.id]
+        elsewhere = {id for other in others for id in other.scenario_ids}
         return [each.id for each in known if not each.is_public and each.id not in elsewhere]
 
     async def _require_unused(self, ids: Sequence[str]) -> None:

@@ -110,7 +110,7 @@ class PublicBenchmarks:
         if not page.items and query.search and (name := catalog.canonical_name(query.search)):
             where = {**query.where, "name": name, f"metadata.{PUBLIC_KEY}": name}
             page = await self._benchmarks.records.page(replace(query, where=where, search=None))
-        items = [_under_name(each.view(), query.search) for each in page.items]
+        items = [_under_name(item.view(), query.search) for item in page.items]
         return Page(items=items, has_more=page.has_more, total_count=page.total_count)
 
     async def get(self, id: str) -> BenchmarkView:

@@ -89,7 +89,7 @@ def _value(key: str, field: str, text: str) -> Any:
 def _is_text(annotation: Any) -> bool:
     """Tell whether values of a type are texts, which metadata hold as they are; all others are JSON there."""
     if get_origin(annotation) is Literal:
-        return all(isinstance(each, str) for each in get_args(annotation))
+        return all(isinstance(arg, str) for arg in get_args(annotation))
     if get_origin(annotation) in (list, dict):
         return False
-    return annotation is str or any(_is_text(each) for each in get_args(annotation))
+    return annotation is str or any(_is_text(arg) for arg in get_args(annotation))

@@ -36,7 +36,7 @@ def make_shown_calls(_content: BinaryIO, file: str, secrets: list[str]) -> bytes
 
 
 def make_live_steps(_content: BinaryIO, file: str, cursor: str, before_ms: int, secrets: list[str]) -> bytes:
-    """Return what a grant's calls tell after a place, as frames of a stream, without secrets.
+    """Return the steps of a grant's calls after a cursor, as frames of a stream, without secrets.
 
     The first line is the place after them, and 1 if there may be more, else 0.
     """
@@ -51,7 +51,7 @@ def make_live_steps(_content: BinaryIO, file: str, cursor: str, before_ms: int, 
             if size > _MOST_FRAME_BYTES:
                 break
     except NotFound:
-        # The agent has not asked a model yet, or its calls were cleared after its end.
+        # The agent has not called a model yet, or its calls were cleared after its end.
         frames = []
     more = size > _MOST_FRAME_BYTES or len(frames) >= MOST_CALLS
     return b"%s %d\n%s" % (str(place).encode(), more, b"".join(frames))

@@ -31,7 +31,7 @@ _FOREVER_MS = 2**53
 
 @dataclass(frozen=True)
 class AgentAtWork:
-    """The agent whose steps are followed."""
+    """An agent at work, and access to its steps."""
 
     grants: Grants
     grant_id: str
@@ -49,7 +49,7 @@ async def follow_steps(tools: EngineContext, agent: AgentAtWork, cursor: LiveCur
     seen: object = ()
     async with agent.grants.reader(agent.grant_id) as file:
         while True:
-            # Asked first: what is recorded by then is told before the end.
+            # Before the record is read: every call recorded by then is sent before the end.
             ended = await agent.reason_of_end()
             changed = _version(file)
             has_more = False
@@ -63,7 +63,7 @@ async def follow_steps(tools: EngineContext, agent: AgentAtWork, cursor: LiveCur
                 yield f"id: {cursor}\ndata: {end.model_dump_json(exclude_none=True)}\n\n".encode()
                 return
             if not has_more:
-                # A call that ended just now is told with the next look.
+                # The next look sends a call that ended just now.
                 is_settled = changed is None or now_ms() - changed[0] // 1_000_000 > 2 * _SETTLED_MS
                 seen = changed if is_settled else ()
                 await asyncio.sleep(_PAUSE_SECONDS)
@@ -85,7 +85,7 @@ def _version(file: Path) -> tuple[int, int, int] | None:
     """Return a value that changes with a record: the time and the sizes of its files; None without any."""
     found = []
     for each in (file, file.with_name(f"{file.name}-wal")):
-        # Of a record that nobody writes to, the log is gone.
+        # A record without a writer has no log.
         with contextlib.suppress(FileNotFoundError):
             found.append(each.stat())
     if not found:
@@ -94,7 +94,7 @@ def _version(file: Path) -> tuple[int, int, int] | None:
 
 
 class LiveRunSteps:
-    """Steps of runs whose own code asks models."""
+    """Steps of runs with code of the client's that calls models."""
 
     def __init__(self, tools: EngineContext, runs: Collection[ScenarioRun], grants: Grants) -> None:
         self._tools = tools

@@ -1,6 +1,6 @@
-"""Index of a trajectory's steps: where each lies and what it is about, made and searched by workers.
+"""Index of a trajectory's steps, with the span and summary of each, made and searched by workers.
 
-An index is a file of its own beside the trajectory: a line that describes it, the place of every step, the
+An index is a file beside the trajectory: a line that describes it, the span of every step, the
 index as compressed JSON, giant steps cut short, and the steps themselves where they differ from the stored
 trajectory: a foreign one is not written line by line, and secrets are taken out.
 """
@@ -38,14 +38,14 @@ _CUT_TEXTS = (8192, 1024, 128)
 """Lengths that the texts of a giant step are cut to, until it is small enough."""
 _CUT_ITEMS = 100
 _CUT_DEPTH = 12
-_PLACE = struct.Struct("<QQQQ")
+_SPAN = struct.Struct("<QQQQ")
 _MOST_NAME = 200
 _MOST_TOOLS = 20
 _NO_STEPS = "it has no list of steps"
 
 
-class StepPlace(NamedTuple):
-    """Place of a step, in the stored trajectory or in the index file, and of its cut form in the latter."""
+class StepSpan(NamedTuple):
+    """Span of a step, in the stored trajectory or in the index file, and of its cut form in the latter."""
 
     offset: int
     length: int
@@ -61,9 +61,9 @@ class IndexHead:
     count: int = 0
     index_bytes: int = 0
     is_inside: bool = False
-    """Whether the steps are in the index file, and not in the stored trajectory."""
+    """True if the steps are in the index file, and not in the stored trajectory."""
     reason: str | None = None
-    """Why the trajectory cannot be taken apart."""
+    """Reason why the trajectory cannot be taken apart."""
 
     @classmethod
     def of(cls, begin: bytes) -> "tuple[IndexHead, int]":
@@ -72,19 +72,19 @@ class IndexHead:
         return cls(**json.loads(line)), len(line) + 1
 
     @property
-    def places_bytes(self) -> int:
-        """Return the size of the table of places."""
-        return self.count * _PLACE.size
+    def table_bytes(self) -> int:
+        """Return the size of the table of spans."""
+        return self.count * _SPAN.size
 
 
-def place_span(first: int, last: int) -> tuple[int, int]:
-    """Return where the places of some steps, from 1, begin and end within the table."""
-    return (first - 1) * _PLACE.size, last * _PLACE.size
+def table_range(first: int, last: int) -> tuple[int, int]:
+    """Return where the spans of some steps, from 1, begin and end within the table."""
+    return (first - 1) * _SPAN.size, last * _SPAN.size
 
 
-def places_in(table: bytes) -> list[StepPlace]:
-    """Return the places in a piece of the table."""
-    return [StepPlace(*each) for each in _PLACE.iter_unpack(table)]
+def spans_in(table: bytes) -> list[StepSpan]:
+    """Return the spans in a piece of the table."""
+    return [StepSpan(*each) for each in _SPAN.iter_unpack(table)]
 
 
 def make_index(content: BinaryIO, name: str, secrets: Sequence[str]) -> bytes:
@@ -105,18 +105,18 @@ def make_index(content: BinaryIO, name: str, secrets: Sequence[str]) -> bytes:
         columns.add(line)
         cut.add(line)
     index = _index_text(name, document, columns, scrubber)
-    places, steps = bytearray(), bytearray()
+    spans, steps = bytearray(), bytearray()
     head = IndexHead(len(body.lines), len(index), is_inside)
-    base = len(_head_line(head)) + head.places_bytes + len(index)
+    base = len(_head_line(head)) + head.table_bytes + len(index)
     for line, (cut_offset, cut_length) in zip(body.lines, cut.spans, strict=True):
         offset = base + len(cut.text) + len(steps) if is_inside else line.offset
-        places += _PLACE.pack(offset, len(line.text), base + cut_offset, cut_length)
+        spans += _SPAN.pack(offset, len(line.text), base + cut_offset, cut_length)
         steps += line.text + b",\n" if is_inside else b""
-    return _file(head, bytes(places), index, bytes(cut.text), bytes(steps))
+    return _file(head, bytes(spans), index, bytes(cut.text), bytes(steps))
 
 
-def _file(head: IndexHead, places: bytes, index: bytes, cut: bytes, steps: bytes) -> bytes:
-    return b"".join((_head_line(head), places, index, cut, steps))
+def _file(head: IndexHead, spans: bytes, index: bytes, cut: bytes, steps: bytes) -> bytes:
+    return b"".join((_head_line(head), spans, index, cut, steps))
 
 
 def _head_line(head: IndexHead) -> bytes:
@@ -160,7 +160,7 @@ class _Body:
         starts = [line.offset for line in self.lines]
         touched: dict[int, bool] = {}
         for begin, end in found:
-            first, last = (max(0, bisect_right(starts, place) - 1) for place in (begin, end - 1))
+            first, last = (max(0, bisect_right(starts, offset) - 1) for offset in (begin, end - 1))
             for index in range(first, last + 1) if starts else ():
                 line = self.lines[index]
                 is_within = line.offset <= begin and end <= line.offset + len(line.text)
@@ -273,14 +273,14 @@ def _index_text(name: str, document: TrajectoryDocument, columns: _Columns, scru
         "trace": name,
         "count": len(columns.source),
         "problem": document.problem,
-        "trajectories": [_head(each) for each in document.heads],
+        "trajectories": [_head(head) for head in document.heads],
         "columns": vars(columns),
     }
     text = scrubber.data(json_line(told).encode())
     try:
         json.loads(text)
     except ValueError:
-        # A secret whose removal breaks the JSON: keep only what is no text.
+        # Without the secret the text is not valid JSON: keep only the values that are not texts.
         blank = [""] * len(columns.source)
         bare = {**vars(columns), "text": blank, "tools": [[] for _ in blank], "model": [None for _ in blank]}
         text = json_line({**told, "trajectories": [], "columns": bare}).encode()
@@ -304,11 +304,11 @@ MOST_FOUND = 500
 _MOST_DEPTH = 64
 """Depth down to which texts are searched."""
 _AROUND = 60
-"""Characters of the text before and after what was found."""
+"""Characters of the text before and after a hit."""
 
 
 def packed_table(table: bytes) -> str:
-    """Return the table of places as a parameter for `find_steps`."""
+    """Return the table of spans as a parameter for `find_steps`."""
     return base64.b85encode(zlib.compress(table, 1)).decode()
 
 
@@ -318,9 +318,9 @@ def find_steps(content: BinaryIO, table: str, text: str, most: int) -> bytes:
     quick = wanted.encode() if wanted.isascii() and json.dumps(wanted) == f'"{wanted}"' else None
     found: list[dict[str, Any]] = []
     total = 0
-    for number, place in enumerate(places_in(zlib.decompress(base64.b85decode(table))), start=1):
-        content.seek(place.offset)
-        line = content.read(place.length)
+    for number, span in enumerate(spans_in(zlib.decompress(base64.b85decode(table))), start=1):
+        content.seek(span.offset)
+        line = content.read(span.length)
         if quick is not None and quick not in line.lower():
             continue
         hit = next(_hits(json.loads(line), wanted), None)
@@ -335,9 +335,9 @@ def find_steps(content: BinaryIO, table: str, text: str, most: int) -> bytes:
 def _hits(step: Any, wanted: str) -> Iterator[dict[str, Any]]:
     """Yield where a step contains a text, and the text around it."""
     for where, text in _texts(step, "", _MOST_DEPTH):
-        place = text.lower().find(wanted)
-        if place >= 0:
-            begin, end = max(0, place - _AROUND), place + len(wanted) + _AROUND
+        at = text.lower().find(wanted)
+        if at >= 0:
+            begin, end = max(0, at - _AROUND), at + len(wanted) + _AROUND
             yield {"field": where[:_MOST_NAME], "text": text[begin:end]}
 
 

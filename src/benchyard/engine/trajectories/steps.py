@@ -17,10 +17,10 @@ from benchyard.engine.trajectories.step_index import (
     HEAD_BYTES,
     WHOLE_BYTES,
     IndexHead,
-    StepPlace,
+    StepSpan,
     packed_table,
-    place_span,
-    places_in,
+    spans_in,
+    table_range,
 )
 from benchyard.errors import NotFound, UsageError, WorkerFailed
 from benchyard.gateway.trajectory.documents import MOST_BYTES
@@ -55,19 +55,19 @@ class _OpenIndex:
 
     async def packed(self) -> bytes:
         """Return the index as compressed JSON."""
-        begin = self.head_bytes + self.head.places_bytes
+        begin = self.head_bytes + self.head.table_bytes
         return await asyncio.to_thread(os.pread, self.index, self.head.index_bytes, begin)
 
     async def table(self, first: int, last: int) -> bytes:
-        """Return the table of the places of some steps."""
-        begin, end = place_span(first, last)
+        """Return the table of the spans of some steps."""
+        begin, end = table_range(first, last)
         return await asyncio.to_thread(os.pread, self.index, end - begin, self.head_bytes + begin)
 
-    def text(self, place: StepPlace) -> bytes:
+    def text(self, span: StepSpan) -> bytes:
         """Return a step, or its cut form if it has one; blocks."""
-        if place.cut_length:
-            return os.pread(self.index, place.cut_length, place.cut_offset)
-        return os.pread(self.steps, place.length, place.offset)
+        if span.cut_length:
+            return os.pread(self.index, span.cut_length, span.cut_offset)
+        return os.pread(self.steps, span.length, span.offset)
 
 
 class TrajectorySteps:
@@ -79,17 +79,17 @@ class TrajectorySteps:
 
     async def index(self, run: ScenarioRun, name: str | None) -> bytes:
         """Return the index of a trajectory as compressed JSON."""
-        async with self._opened(run, name) as opened:
+        async with self._open_index(run, name) as opened:
             return await opened.packed()
 
     async def some(self, run: ScenarioRun, name: str | None, first: int, last: int) -> bytes:
         """Return steps by their numbers, as many as one answer holds, as JSON."""
         if last < first:
             raise UsageError(f"there are no steps from {first} to {last}; give the smaller number first")
-        async with self._opened(run, name) as opened:
+        async with self._open_index(run, name) as opened:
             last = min(last, opened.head.count)
             table = await opened.table(first, last) if first <= last else b""
-            return await asyncio.to_thread(_answer, opened, places_in(table), first, last)
+            return await asyncio.to_thread(_answer, opened, spans_in(table), first, last)
 
     async def whole(self, run: ScenarioRun, name: str | None, number: int) -> AsyncIterator[bytes]:
         """Return the bytes of one step, however large; raises NotFound."""
@@ -99,18 +99,18 @@ class TrajectorySteps:
         return pieces
 
     async def _pieces(self, run: ScenarioRun, name: str | None, number: int) -> AsyncIterator[bytes]:
-        async with self._opened(run, name) as opened:
+        async with self._open_index(run, name) as opened:
             if not 1 <= number <= opened.head.count:
                 raise NotFound(f"{opened.trace} has the steps 1 to {opened.head.count}, and no step {number}")
-            (place,) = places_in(await opened.table(number, number))
+            (span,) = spans_in(await opened.table(number, number))
             yield b""
-            for begin in range(place.offset, place.offset + place.length, _PIECE_BYTES):
-                size = min(_PIECE_BYTES, place.offset + place.length - begin)
+            for begin in range(span.offset, span.offset + span.length, _PIECE_BYTES):
+                size = min(_PIECE_BYTES, span.offset + span.length - begin)
                 yield await asyncio.to_thread(os.pread, opened.steps, size, begin)
 
     async def find(self, run: ScenarioRun, name: str | None, text: str, most: int) -> bytes:
         """Return the steps that contain a text, as JSON; a worker searches."""
-        async with self._opened(run, name) as opened:
+        async with self._open_index(run, name) as opened:
             table = await opened.table(1, opened.head.count)
             given = {"table": await asyncio.to_thread(packed_table, table), "text": text, "most": most}
             try:
@@ -120,7 +120,7 @@ class TrajectorySteps:
             return found
 
     @contextlib.asynccontextmanager
-    async def _opened(self, run: ScenarioRun, name: str | None) -> AsyncIterator[_OpenIndex]:
+    async def _open_index(self, run: ScenarioRun, name: str | None) -> AsyncIterator[_OpenIndex]:
         trace = _trace(run, name)
         with contextlib.ExitStack() as files:
             index = await self._index_file(run, trace)
@@ -158,7 +158,7 @@ class TrajectorySteps:
         finally:
             os.close(content)
         try:
-            # What an interruption or the end of its time left of an earlier one.
+            # Remove the rest of an earlier one that was interrupted or has expired.
             await objects.remove(id)
             name = f"{trace.name[:200]}.index"
             wanted = ObjectRequest(
@@ -174,7 +174,7 @@ class TrajectorySteps:
 def _trace(run: ScenarioRun, name: str | None) -> Trace:
     """Return the trace of that name, or the first trajectory of a run; raises NotFound."""
     found = next(
-        (each for each in run.traces if each.name == name or (not name and each.kind == "atif")), None
+        (trace for trace in run.traces if trace.name == name or (not name and trace.kind == "atif")), None
     )
     if found is not None:
         return found
@@ -185,24 +185,24 @@ def _trace(run: ScenarioRun, name: str | None) -> Trace:
     )
 
 
-def _answer(opened: _OpenIndex, places: list[StepPlace], first: int, last: int) -> bytes:
-    """Return steps as JSON, up to the size of one answer, without reading what is in them; blocks."""
+def _answer(opened: _OpenIndex, spans: list[StepSpan], first: int, last: int) -> bytes:
+    """Return steps as JSON, up to the size of one response, without parsing them; blocks."""
     steps: list[bytes] = []
     size = 0
     following = None
-    for number, place in enumerate(places, start=first):
-        shown = place.cut_length or place.length
+    for number, span in enumerate(spans, start=first):
+        shown = span.cut_length or span.length
         if steps and (size + shown > MOST_ANSWER_BYTES or len(steps) == MOST_AT_ONCE):
             following = number
             break
-        about: dict[str, object] = {"number": number, "size_bytes": place.length}
-        if place.cut_length:
+        about: dict[str, object] = {"number": number, "size_bytes": span.length}
+        if span.cut_length:
             about["is_cut"] = True
             about["note"] = (
-                f"step {number} has {place.length} bytes, of which up to {WHOLE_BYTES} are shown; "
+                f"step {number} has {span.length} bytes, of which up to {WHOLE_BYTES} are shown; "
                 "its texts are cut, and its own address has it whole"
             )
-        steps.append(json.dumps(about)[:-1].encode() + b', "step": ' + opened.text(place) + b"}")
+        steps.append(json.dumps(about)[:-1].encode() + b', "step": ' + opened.text(span) + b"}")
         size += shown
     told = {"trace": opened.trace, "count": opened.head.count, "next": following}
     return json.dumps(told)[:-1].encode() + b', "steps": [' + b",\n".join(steps) + b"]}"

@@ -25,7 +25,7 @@ _PIECE_BYTES = 256 * 1024
 
 
 class Traces:
-    """The traces of all runs; each is an object of its own."""
+    """The traces of all runs, each stored as an object."""
 
     def __init__(self, tools: EngineContext, runs: Collection[ScenarioRun]) -> None:
         self._tools = tools
@@ -67,7 +67,9 @@ class Traces:
 
     def is_free(self, run: ScenarioRun, name: str) -> bool:
         """Tell whether the server's own trace with this name exists, or can be stored."""
-        return all(each.object_id == self._own_id(run.id, name) for each in run.traces if each.name == name)
+        return all(
+            trace.object_id == self._own_id(run.id, name) for trace in run.traces if trace.name == name
+        )
 
     async def content(self, run_id: str, name: str) -> AsyncIterator[bytes]:
         """Return the bytes of a trace, without the secrets of the run; raises NotFound."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 from benchyard.gateway.calls import TokenUsage
-from benchyard.gateway.dialects.entries import Attachment, ConversationEntry, plain_json
+from benchyard.gateway.dialects.entries import ConversationEntry, MessageFile, plain_json
 from benchyard.gateway.dialects.values import fields, items, parse_json, text
 
 Refusal = Literal["auth", "forbidden", "budget", "too_large", "bad_request", "unavailable"]
@@ -26,7 +26,7 @@ class Dialect(ABC):
 
     name: ClassVar[str]
     shared: ClassVar[tuple[str, ...]]
-    """Keys of a request whose values recur in the next one: recorded only once, lists item by item."""
+    """Keys of a request with values that recur in the next one: recorded only once, lists item by item."""
 
     def model(self, path: str, body: Any) -> str | None:
         """Return the model that a request asks for."""
@@ -126,18 +126,18 @@ def _names(tool: dict[str, Any]) -> list[str]:
     return [text(named.get("name")) or text(tool.get("type"))] if tool else []
 
 
-def file_from_base64(media_type: Any, data: Any) -> Attachment:
+def file_from_base64(media_type: Any, data: Any) -> MessageFile:
     """Describe a file given in base64."""
-    return Attachment(text(media_type), len(text(data)) * 3 // 4)
+    return MessageFile(text(media_type), len(text(data)) * 3 // 4)
 
 
-def file_from_url(url: Any, media_type: str = "") -> Attachment:
+def file_from_url(url: Any, media_type: str = "") -> MessageFile:
     """Describe a file given by a URL or inside a data URL."""
     address = text(url)
     if address.startswith("data:"):
         head, _, data = address.partition(",")
         return file_from_base64(head.removeprefix("data:").partition(";")[0], data)
-    return Attachment(media_type or "image", url=address)
+    return MessageFile(media_type or "image", url=address)
 
 
 def with_system(system: Any, history: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 Who = Literal["system", "user", "agent", "tool"]
 
 
-class Attachment(NamedTuple):
+class MessageFile(NamedTuple):
     """Description of a picture or another file in a message, without its bytes."""
 
     media_type: str
@@ -18,7 +18,7 @@ class Attachment(NamedTuple):
     url: str | None = None
 
 
-Piece = str | Attachment
+Piece = str | MessageFile
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _part(piece: Piece) -> dict[str, Any]:
     return {"type": "image", "source": known} if known else {"type": "text", "text": _placeholder(piece)}
 
 
-def _image(piece: Attachment) -> dict[str, Any] | None:
+def _image(piece: MessageFile) -> dict[str, Any] | None:
     """Return the source of an image stored elsewhere; None if ATIF does not know its type."""
     url = clean_text(piece.url or "")
     if not url.startswith(("http://", "https://")):
@@ -138,7 +138,7 @@ def _image(piece: Attachment) -> dict[str, Any] | None:
     return {"media_type": known, "path": url} if known in _IMAGES.values() else None
 
 
-def _placeholder(piece: Attachment) -> str:
+def _placeholder(piece: MessageFile) -> str:
     where = f" at {piece.url[:1000]}" if piece.url else ""
     size = f", {piece.size} bytes" if piece.size is not None else ""
     return clean_text(f"[{piece.media_type[:100] or 'file'}{size}{where}]")

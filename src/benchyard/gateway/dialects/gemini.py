@@ -126,7 +126,7 @@ class _Candidate:
 
 
 _ONLY_TEXT = ("output", "result", "error", "content", "text")
-"""Keys of a tool result whose value is used as its text if there is no other key."""
+"""Keys of a tool result: the value of a lone one is used as the result's text."""
 _WRAPPED = 3
 
 
@@ -205,7 +205,7 @@ def _call_arguments(call: dict[str, Any]) -> dict[str, Any]:
 def _result(part: dict[str, Any]) -> ToolResult:
     answered = fields(part.get("functionResponse"))
     response = answered.get("response")
-    more = tuple(_piece(fields(each)) for each in items(answered.get("parts")))
+    more = tuple(_piece(fields(item)) for item in items(answered.get("parts")))
     is_error = set(fields(response)) == {"error"}
     return ToolResult(
         text(answered.get("id")), text(answered.get("name")), (_unwrap(response), *more), is_error

@@ -211,7 +211,7 @@ class ResponsesReader(ConversationReader):
 def _tool_declarations(tool: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the declaration of a tool, or those of the tools in a namespace."""
     if tool.get("type") == "namespace":
-        inner = [fields(each) for each in items(tool.get("tools"))]
+        inner = [fields(item) for item in items(tool.get("tools"))]
         return [_tool(each) for each in inner if each.get("type") != "namespace"]
     return [_tool(tool)]
 

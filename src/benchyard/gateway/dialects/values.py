@@ -92,9 +92,9 @@ def is_shallow(value: Any, most: int = MOST_DEPTH) -> bool:
     return False
 
 
-def _refused(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not valid JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refused)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 """Shared decoder: `json.loads` would create another for each call with options."""

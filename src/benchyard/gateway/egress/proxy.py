@@ -214,7 +214,7 @@ class EgressProxy:
     async def _pass(self, caller: ProxySide, request: h11.Request) -> bool:
         """Serve one request; return False if it was the connection's last."""
         host, port, target = _target(request)
-        async with self._reached(host, port) as upstream, self._idling(caller, upstream):
+        async with self._reach(host, port) as upstream, self._idling(caller, upstream):
             if target is None:
                 await caller.send(h11.Response(status_code=200, headers=[], reason=b"Connection established"))
                 await carry_tunnel(caller, upstream)
@@ -239,8 +239,8 @@ class EgressProxy:
                     side.limit = None
 
     @contextlib.asynccontextmanager
-    async def _reached(self, host: Host, port: int) -> AsyncIterator[ProxySide]:
-        addresses = await self._allowed(host, port)
+    async def _reach(self, host: Host, port: int) -> AsyncIterator[ProxySide]:
+        addresses = await self._allowed_addresses(host, port)
         streams, address = await self._connect(host, port, addresses)
         upstream = ProxySide(streams, h11.CLIENT)
         passage = _Passage(host, port, address, asyncio.current_task())
@@ -248,13 +248,13 @@ class EgressProxy:
         try:
             # The rules may have changed during connecting.
             if not self._allows(self._rules(), passage):
-                raise self._refused(host, port, is_name_allowed=False)
+                raise self._refuse(host, port, is_name_allowed=False)
             yield upstream
         finally:
             self._passages.discard(passage)
             await upstream.abort()
 
-    async def _allowed(self, host: Host, port: int) -> list[Address]:
+    async def _allowed_addresses(self, host: Host, port: int) -> list[Address]:
         """Return the addresses of a host that may be reached, at least one; raises _NoWay."""
         rules = self._rules()
         if not isinstance(host, str):
@@ -262,7 +262,7 @@ class EgressProxy:
         elif rules.allows_name(host):
             addresses = await self._look_up(host, port)
         else:
-            raise self._refused(host, port, is_name_allowed=False)
+            raise self._refuse(host, port, is_name_allowed=False)
         by_name = isinstance(host, str)
         allowed = [
             address
@@ -270,11 +270,11 @@ class EgressProxy:
             if rules.allows_address(address, port, by_name=by_name, own=self._ways.own)
         ]
         if not allowed:
-            raise self._refused(host, port, is_name_allowed=by_name)
+            raise self._refuse(host, port, is_name_allowed=by_name)
         self.log.note(str(host), port)
         return allowed[:_MOST_ADDRESSES]
 
-    def _refused(self, host: Host, port: int, *, is_name_allowed: bool) -> _NoWay:
+    def _refuse(self, host: Host, port: int, *, is_name_allowed: bool) -> _NoWay:
         text = missing_rule(host, port, is_name_allowed=is_name_allowed)
         self.log.note(str(host), port, text)
         return _NoWay(403, f"the devbox's network policy forbids this: {text}")

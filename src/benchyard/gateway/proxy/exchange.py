@@ -14,7 +14,7 @@ from benchyard.gateway.grants import Upstream
 from benchyard.gateway.proxy import logprobs, masks, requests
 from benchyard.gateway.proxy.requests import Refused, Target
 from benchyard.gateway.proxy.upstreams import (
-    UpstreamAnswer,
+    BufferedResponse,
     UpstreamClient,
     UpstreamRequest,
     now_ms,
@@ -47,7 +47,7 @@ class AdmittedRequest:
     passed: bytes = field(repr=False)
     """The body as it is passed on."""
     added: frozenset[str] = frozenset()
-    """Fields added to the body by the gateway, whose results are kept from the agent."""
+    """Fields that the gateway added to the body; their results are hidden from the agent."""
 
 
 @dataclass
@@ -91,12 +91,12 @@ class ModelExchange:
             if admitted.dialect is None:
                 if words := await self._ledger.admit_other(admitted.account):
                     raise Refused("budget", words)
-                return await self._answered(admitted, _upstream_request(admitted), _Heard())
-            return await self._recorded(admitted, admitted.dialect)
+                return await self._pass_reply(admitted, _upstream_request(admitted), _Heard())
+            return await self._pass_and_record(admitted, admitted.dialect)
         finally:
             admitted.account.open.discard(task)
 
-    async def _recorded(self, admitted: AdmittedRequest, dialect: Dialect) -> web.StreamResponse:
+    async def _pass_and_record(self, admitted: AdmittedRequest, dialect: Dialect) -> web.StreamResponse:
         account = admitted.account
         number = await self._ledger.admit(account)
         if isinstance(number, str):
@@ -106,7 +106,7 @@ class ModelExchange:
         self._recorder.begin(subject, begun, admitted.body, admitted.request.headers.get("content-encoding"))
         heard, outgoing = _Heard(), _upstream_request(admitted)
         try:
-            return await self._answered(admitted, outgoing, heard)
+            return await self._pass_reply(admitted, outgoing, heard)
         except Refused as refused:
             heard.error = refused.message
             raise
@@ -128,7 +128,7 @@ class ModelExchange:
             )
             account.tally.end(self._recorder.end(subject, ended))
 
-    async def _answered(
+    async def _pass_reply(
         self, admitted: AdmittedRequest, outgoing: UpstreamRequest, heard: _Heard
     ) -> web.StreamResponse:
         incoming = await self._upstreams.ask(outgoing)
@@ -157,7 +157,7 @@ def _upstream_request(admitted: AdmittedRequest) -> UpstreamRequest:
 
 
 async def _pass_back(
-    admitted: AdmittedRequest, incoming: UpstreamAnswer, heard: _Heard
+    admitted: AdmittedRequest, incoming: BufferedResponse, heard: _Heard
 ) -> web.StreamResponse:
     upstream = incoming.response
     heard.status = upstream.status
@@ -193,7 +193,9 @@ async def _pass_back(
     return answer
 
 
-async def _masked_chunks(incoming: UpstreamAnswer, searched: masks.KeySearch | None) -> AsyncIterator[bytes]:
+async def _masked_chunks(
+    incoming: BufferedResponse, searched: masks.KeySearch | None
+) -> AsyncIterator[bytes]:
     """Yield the body of an answer without keys; raises KeyShown if a key cannot be masked."""
     async for chunk in _chunks(incoming):
         if searched is None:
@@ -204,13 +206,13 @@ async def _masked_chunks(incoming: UpstreamAnswer, searched: masks.KeySearch | N
         yield rest
 
 
-async def _hear_out(incoming: UpstreamAnswer, heard: _Heard) -> None:
+async def _hear_out(incoming: BufferedResponse, heard: _Heard) -> None:
     """Read the rest of an answer whose agent has gone, if it arrives soon."""
 
     async def hear() -> None:
         with contextlib.suppress(TimeoutError, _BrokenOff, masks.KeyShown):
             async with asyncio.timeout(_REST_SECONDS):
-                async for chunk in _masked_chunks(UpstreamAnswer(incoming.response), heard.searched):
+                async for chunk in _masked_chunks(BufferedResponse(incoming.response), heard.searched):
                     heard.take(chunk)
 
     hearing = asyncio.create_task(hear())
@@ -224,7 +226,7 @@ class _BrokenOff(Exception):
     """The upstream did not finish its answer."""
 
 
-async def _chunks(incoming: UpstreamAnswer) -> AsyncIterator[bytes]:
+async def _chunks(incoming: BufferedResponse) -> AsyncIterator[bytes]:
     """Yield the body of an answer, in pieces as they arrive."""
     if incoming.begun:
         yield incoming.begun

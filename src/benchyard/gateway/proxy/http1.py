@@ -219,7 +219,7 @@ class UpstreamConnections:
         """Send a request; return its connection once the answer's head came. Raises OSError, ValueError."""
         head = _head(method, url, headers, len(body))
         place = (url.scheme, url.raw_host or "", url.port or 0)
-        connection = self._kept(place) or await self._connected(place)
+        connection = self._idle_connection(place) or await self._connect(place)
         try:
             await connection.ask(head, body)
         except BaseException:
@@ -235,7 +235,7 @@ class UpstreamConnections:
             connection.close()
         self._idle.clear()
 
-    def _kept(self, place: Destination) -> UpstreamConnection | None:
+    def _idle_connection(self, place: Destination) -> UpstreamConnection | None:
         connections = self._idle.get(place, [])
         while connections:
             connection = connections.pop()
@@ -243,7 +243,7 @@ class UpstreamConnections:
                 return connection
         return None
 
-    async def _connected(self, place: Destination) -> UpstreamConnection:
+    async def _connect(self, place: Destination) -> UpstreamConnection:
         scheme, host, port = place
 
         def keep(connection: UpstreamConnection) -> None:

@@ -69,13 +69,13 @@ class WholeStripper:
         self._size += len(chunk)
         if self._size <= _MOST_WHOLE:
             return b""
-        return self._taken()
+        return self._take_pieces()
 
     def end(self) -> bytes:
         """Return the rest of the answer, stripped."""
-        return answer_without(self._taken(), self._added)
+        return answer_without(self._take_pieces(), self._added)
 
-    def _taken(self) -> bytes:
+    def _take_pieces(self) -> bytes:
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Protocol
 from urllib.parse import quote
 
-from benchyard.gateway.dialects.model_answers import MOST_DECODED
+from benchyard.gateway.dialects.model_replies import MOST_DECODED
 from benchyard.gateway.grants import Upstream
 
 SHORTEST = 8

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from benchyard.gateway.dialects.base import REFUSAL_STATUS, Dialect, Refusal
-from benchyard.gateway.dialects.model_answers import READABLE_ENCODINGS
+from benchyard.gateway.dialects.model_replies import READABLE_ENCODINGS
 from benchyard.gateway.grants import Upstream
 from benchyard.gateway.proxy.masks import KeyMask
 

@@ -48,9 +48,9 @@ class RateLimitPool:
     @property
     def is_waiting(self) -> bool:
         """True while requests must wait."""
-        return self._left() > 0 or self._turn.locked()
+        return self._seconds_left() > 0 or self._turn.locked()
 
-    def told(self, seconds: float | None) -> float:
+    def note_wait(self, seconds: float | None) -> float:
         """Note that an answer asked to wait; return the delay in seconds."""
         now = time.monotonic()
         if self._until <= now:
@@ -71,13 +71,13 @@ class RateLimitPool:
             return
         async with self._turn:
             # Requests under way may extend the wait meanwhile.
-            left = self._left()
+            left = self._seconds_left()
             while left > 0:
                 await asyncio.sleep(left)
-                left = self._left()
+                left = self._seconds_left()
             self._next = time.monotonic() + _SPACING_SECONDS * random.uniform(0.5, 1.5)  # noqa: S311
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return max(self._until, self._next) - time.monotonic()
 
 
@@ -155,7 +155,7 @@ class _LibraryResponse:
 
 
 @dataclass
-class UpstreamAnswer:
+class BufferedResponse:
     """An answer, with the part of its body read so far."""
 
     response: UpstreamResponse
@@ -195,17 +195,17 @@ class UpstreamClient:
         if self._session is not None:
             await self._session.close()
 
-    async def ask(self, outgoing: UpstreamRequest) -> UpstreamAnswer:
+    async def ask(self, outgoing: UpstreamRequest) -> BufferedResponse:
         """Send a request, waiting for rate limits while time is left; return the answer. Raises Refused."""
         upstream, tally = outgoing.upstream, outgoing.account.tally
         pool = self._pools.setdefault((upstream.base_url, upstream.key), RateLimitPool())
         while True:
             if pool.is_waiting:
-                with tally.held() as wait:
+                with tally.count_wait() as wait:
                     await pool.turn()
                 outgoing.waited_ms += wait.waited_ms
                 outgoing.limited_ms += wait.limited_ms
-            incoming = await self._sent(outgoing)
+            incoming = await self._send_in_time(outgoing)
             if incoming.response.status not in RATE_LIMITED:
                 pool.answered()
                 return incoming
@@ -213,10 +213,10 @@ class UpstreamClient:
                 return incoming
             incoming.response.close()
 
-    async def _sent(self, outgoing: UpstreamRequest) -> UpstreamAnswer:
+    async def _send_in_time(self, outgoing: UpstreamRequest) -> BufferedResponse:
         try:
             async with timeout(self._options.first_byte_seconds + self._options.connect_seconds):
-                response = await self._asked(outgoing)
+                response = await self._send(outgoing)
         except TimeoutError as error:
             message = f"the model's provider at {outgoing.url.host} did not answer in time"
             raise Refused("unavailable", message, 504) from error
@@ -224,9 +224,9 @@ class UpstreamClient:
             # The message of such an error may contain a URL, but never a header.
             message = f"the model's provider at {outgoing.url.host} cannot be reached: {_words(error)}"
             raise Refused("unavailable", message) from error
-        return UpstreamAnswer(response)
+        return BufferedResponse(response)
 
-    async def _asked(self, outgoing: UpstreamRequest) -> UpstreamResponse:
+    async def _send(self, outgoing: UpstreamRequest) -> UpstreamResponse:
         assert self._session is not None
         assert self._connections is not None
         method, url = outgoing.method, outgoing.url
@@ -245,7 +245,9 @@ class UpstreamClient:
         return _LibraryResponse(fetched)
 
 
-async def _is_worth_waiting(outgoing: UpstreamRequest, incoming: UpstreamAnswer, pool: RateLimitPool) -> bool:
+async def _is_worth_waiting(
+    outgoing: UpstreamRequest, incoming: BufferedResponse, pool: RateLimitPool
+) -> bool:
     """Tell whether to retry after an answer that asks to wait; reads the beginning of its body."""
     try:
         incoming.begun = await incoming.response.read()
@@ -255,7 +257,7 @@ async def _is_worth_waiting(outgoing: UpstreamRequest, incoming: UpstreamAnswer,
     left = outgoing.account.grant.wait_seconds - outgoing.account.tally.spent.rate_limited_ms / 1000
     if left <= 0 or is_quota_final(incoming.begun) or (seconds is not None and seconds > left):
         return False
-    pool.told(seconds)
+    pool.note_wait(seconds)
     return True
 
 

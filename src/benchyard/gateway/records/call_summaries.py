@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from benchyard.gateway.dialects import catalog, model_answers
+from benchyard.gateway.dialects import catalog, model_replies
 from benchyard.gateway.dialects.values import fields, items
 from benchyard.gateway.records.reader import INTERRUPTED
 
@@ -60,11 +60,11 @@ def _response(dialect: str, status: int, kind: str | None, encoding: str | None,
         return None
     try:
         body = zlib.decompressobj().decompress(answer, _MOST_BODY_BYTES)
-        content = model_answers.decode_body(body, encoding)
+        content = model_replies.decode_body(body, encoding)
     except (zlib.error, ValueError):
         # The file is foreign, and an answer of another encoding is only left out.
         return None
-    return model_answers.read_answer(known, status, kind or "", content).response
+    return model_replies.read_answer(known, status, kind or "", content).response
 
 
 def _refusal(status: int, response: Any) -> str | None:

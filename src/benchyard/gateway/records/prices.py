@@ -1,6 +1,6 @@
 """Prices of calls, by a published list; the cost of a call stays unknown if its price is.
 
-The list is asked only once for each model and price band, since the price per token is constant within a
+Each model and price band is looked up only once, since the price per token is constant within a
 band.
 """
 

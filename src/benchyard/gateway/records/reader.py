@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from benchyard.errors import NotFound, StoreError
 from benchyard.gateway.calls import Call, TokenUsage
-from benchyard.gateway.dialects import catalog, model_answers
+from benchyard.gateway.dialects import catalog, model_replies
 from benchyard.gateway.grants import GrantUsage
 from benchyard.gateway.records.storage import SCHEMA
 
@@ -71,7 +71,7 @@ class NewCall:
 
     call: Call
     only_adds: bool
-    """Whether the request is an earlier one with more at its end; else an item of it may be told again."""
+    """True if the request is an earlier one with more at its end; else an item of it may be repeated."""
 
 
 class NewCalls:
@@ -227,11 +227,11 @@ def _response(row: sqlite3.Row | dict[str, Any]) -> Any:
     if dialect is None or not data:
         return None
     try:
-        content = model_answers.decode_body(data, row["encoding"])
+        content = model_replies.decode_body(data, row["encoding"])
     except ValueError:
         # The error of the call names this failure already.
         return None
-    return model_answers.read_answer(dialect, row["status"], row["kind"], content).response
+    return model_replies.read_answer(dialect, row["status"], row["kind"], content).response
 
 
 def _assemble(connection: sqlite3.Connection, packed: bytes, parts: dict[int, Any]) -> Any:
@@ -332,7 +332,7 @@ def _redacted_call(row: dict[str, Any], clean: Clean) -> dict[str, Any]:
 
 def _redacted_answer(row: dict[str, Any], clean: Clean) -> dict[str, Any]:
     try:
-        content = model_answers.decode_body(zlib.decompress(row["answer"]), row["encoding"])
+        content = model_replies.decode_body(zlib.decompress(row["answer"]), row["encoding"])
     except ValueError:
         return {"answer": zlib.compress(b""), "encoding": None, "error": row["error"] or LEFT_OUT}
     shown, kind = clean(content), row["kind"]
@@ -341,7 +341,7 @@ def _redacted_answer(row: dict[str, Any], clean: Clean) -> dict[str, Any]:
         # A secret split over events is found in none of them: keep such an answer as if it had not been
         # streamed.
         whole = json.dumps(
-            model_answers.read_answer(dialect, row["status"], kind or "", shown).response
+            model_replies.read_answer(dialect, row["status"], kind or "", shown).response
         ).encode()
         if (without := _redacted_json(whole, clean, _GONE)) != whole:
             shown, kind = without, "application/json"

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchyard.errors import BenchyardError, NotFound, StoreError, from_os
 from benchyard.gateway.calls import TokenUsage
-from benchyard.gateway.dialects import model_answers
+from benchyard.gateway.dialects import model_replies
 from benchyard.gateway.dialects.base import Dialect
 from benchyard.gateway.dialects.values import parse_json
 from benchyard.gateway.protocol import RECORDS, record_file
@@ -106,9 +106,9 @@ class Recorder:
         """Record a fact about a grant."""
         self._queue(_WriteTask(lambda: storage.put_meta(self._files.writing(grant_id), key, value), None))
 
-    async def kept(self, grant_id: str) -> GrantHistory | None:
+    async def recorded_history(self, grant_id: str) -> GrantHistory | None:
         """Return the usage of a grant, after all queued tasks are written; None if it has no record."""
-        totals: GrantHistory | None = await self._put(lambda: self._files.kept(grant_id))
+        totals: GrantHistory | None = await self._put(lambda: self._files.recorded_history(grant_id))
         return totals
 
     async def of_groups(self) -> dict[str, dict[str, GrantHistory]]:
@@ -228,7 +228,7 @@ def _try_task(job: _WriteTask) -> None:
         job.result, job.error = job.work(), None
     except OSError as error:
         job.error = from_os(error)
-    except (BenchyardError, sqlite3.Error, *model_answers.READING_ERRORS) as error:
+    except (BenchyardError, sqlite3.Error, *model_replies.READING_ERRORS) as error:
         # An unforeseen failure of one call must not end the recording of all others.
         job.error = error
 
@@ -236,20 +236,20 @@ def _try_task(job: _WriteTask) -> None:
 def _read(dialect: Dialect, path: str, body: bytes, encoding: str | None) -> tuple[Any, str | None]:
     """Return the body of a request as JSON, or else as text, and the model that it asks for."""
     try:
-        request = parse_json(model_answers.decode_body(body, encoding))
+        request = parse_json(model_replies.decode_body(body, encoding))
     except ValueError:
         return body.decode(errors="replace"), None
     return request, dialect.model(path, request)
 
 
-def _answer_content(subject: CallSubject, call: CallEnd) -> model_answers.AnswerContent:
+def _answer_content(subject: CallSubject, call: CallEnd) -> model_replies.ReplyContent:
     if not call.status:
-        return model_answers.AnswerContent()
+        return model_replies.ReplyContent()
     try:
-        content = model_answers.decode_body(call.answer, call.encoding)
+        content = model_replies.decode_body(call.answer, call.encoding)
     except ValueError as error:
-        return model_answers.AnswerContent(error=str(error))
-    return model_answers.read_answer(subject.dialect, call.status, call.kind, content, bare=True)
+        return model_replies.ReplyContent(error=str(error))
+    return model_replies.read_answer(subject.dialect, call.status, call.kind, content, bare=True)
 
 
 def _answering_model(response: Any) -> str | None:
@@ -298,7 +298,7 @@ class _Files:
             self._open.popitem(last=False)[1].close()
         return failed
 
-    def kept(self, grant_id: str) -> GrantHistory | None:
+    def recorded_history(self, grant_id: str) -> GrantHistory | None:
         self._commit()
         try:
             return read_history(record_file(self._folder, grant_id))
@@ -309,7 +309,7 @@ class _Files:
         groups: dict[str, dict[str, GrantHistory]] = {}
         for file in (self._folder / RECORDS).glob("*.db"):
             try:
-                totals = self.kept(file.stem)
+                totals = self.recorded_history(file.stem)
             except BenchyardError as error:
                 _LOG.error("what was used before is not counted: %s", error)
                 continue

@@ -241,7 +241,7 @@ class Conversations:
             self.failed.append(call)
             return
         history = History(call)
-        conversation = self._known(history) or self._begin(history)
+        conversation = self._continued(history) or self._begin(history)
         turn = ConversationCall(call, _fresh(conversation, history), history.reader.answer(call.response))
         turn.effort = history.reader.effort(call.request)
         self._retry(conversation, turn, history)
@@ -249,7 +249,7 @@ class Conversations:
         conversation.head = history
         self._note(conversation, turn)
 
-    def _known(self, history: History) -> Conversation | None:
+    def _continued(self, history: History) -> Conversation | None:
         """Return the conversation that a request continues; None if it begins one."""
         if history.follows in self._by_id and history.follows:
             return self._by_id[history.follows]
@@ -260,16 +260,16 @@ class Conversations:
         if best is not None and best[0] > (0, 0):
             return best[2]
         same = [candidate for candidate in by_id if bool(candidate.first.names) == bool(history.names)]
-        return same[0] if same else self._compacted(history)
+        return same[0] if same else self._summarized(history)
 
     def _of_ids(self, history: History) -> list[Conversation]:
-        """Return the conversations with the tool calls whose results are among the last items."""
+        """Return the conversations with tool calls that have their results among the last items."""
         start = max(0, len(history) - _TAIL)
         ids = [result.id for _, entry in history.since(start) for result in entry.results]
         conversations = [self._by_id[id] for id in reversed(ids) if id and id in self._by_id]
         return list({conversation.number: conversation for conversation in conversations}.values())
 
-    def _compacted(self, history: History) -> Conversation | None:
+    def _summarized(self, history: History) -> Conversation | None:
         """Return the conversation whose history was replaced by a summary that a model has just written."""
         if not history.names or self._delegations.find(opening_of(history)) is not None:
             return None

@@ -16,7 +16,7 @@ MOST_BYTES = 128 * 1024**2
 """Largest trajectory that is read step by step; a larger one can only be downloaded."""
 MOST_STEPS = 1_000_000
 MOST_NESTED = 8
-"""Deepest nesting of sub-agents whose steps are read."""
+"""Deepest nesting of sub-agents to read steps of."""
 STEPS = "steps"
 INSIDE = "subagent_trajectories"
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -33,7 +33,7 @@ class TrajectoryHead:
     """Facts about one trajectory of a document: the main one, or a sub-agent's."""
 
     known: dict[str, Any] = field(default_factory=dict)
-    """Those of its fields that name it and its agent, of whatever type they are."""
+    """Fields that name the trajectory and its agent, of any type."""
     steps: int = 0
 
 
@@ -43,7 +43,7 @@ class DocumentPiece:
 
     text: str
     step: Any = None
-    """The value of the step whose text this is."""
+    """The value of the step that this text encodes."""
     trajectory: int | None = None
     """Index of the trajectory that the step belongs to; None if the piece is no step."""
 
@@ -96,10 +96,10 @@ class TrajectoryDocument:
         self.heads: list[TrajectoryHead] = []
         """The trajectories found so far: the main one, then those of sub-agents."""
         self.problem: str | None = None
-        """Why the document could not be read to its end."""
+        """Reason why the document could not be read to its end."""
 
     def pieces(self) -> Iterator[DocumentPiece]:
-        """Yield the document in pieces, each step in one of its own."""
+        """Yield the document in pieces, each step in a separate one."""
         try:
             if self._next() != "{":
                 self._fail("a trajectory is a JSON object")

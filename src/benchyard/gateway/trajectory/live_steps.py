@@ -1,6 +1,6 @@
 """Steps of an agent that still works, made of the calls that ended since the last look.
 
-Each call is looked at once, and only with what is new in it: the cost of following an agent grows with what
+Each call is read once, and only its new items: the cost of following an agent grows with what
 it does, not with its square. The price is that calls are not sorted into conversations: steps of sub-agents
 come between those of the main one, in the order of their ends.
 """
@@ -25,7 +25,7 @@ from benchyard.gateway.trajectory.steps import StepBuilder
 
 _CURSOR = re.compile(r"(\d{1,15})-(\d{1,9})-(\d{1,9})-(\d{1,9})", re.ASCII)
 _RECENT_CALLS = 8
-"""Number of calls back whose entries are known, so that a repeated one is not told again."""
+"""Number of calls back whose entries are known, so that a repeated one is not sent again."""
 MOST_CALLS = 100
 """Most calls that are looked at together."""
 _MOST_SAID = 2000
@@ -37,15 +37,15 @@ class LiveCursor:
 
     ended_ms: int = 0
     number: int = 0
-    """With `ended_ms`: the last call of which all was told."""
+    """With `ended_ms`: the last call that was sent completely."""
     steps: int = 0
     """Number of steps up to that call."""
     skip: int = 0
-    """Number of events of the next call that were told."""
+    """Number of events of the next call that were sent."""
 
     @classmethod
     def of(cls, text: str | None) -> "LiveCursor":
-        """Read a cursor; raises UsageError if it is none."""
+        """Read a cursor; raises UsageError if it is invalid."""
         if not text:
             return cls()
         found = _CURSOR.fullmatch(text)
@@ -66,7 +66,7 @@ class LiveEvent:
 
 
 def live_events(file: Path, cursor: LiveCursor, before_ms: int) -> Iterator[LiveEvent]:
-    """Yield what the calls tell that ended after a place and before a time; raises NotFound, StoreError."""
+    """Yield the steps of calls that ended after a cursor and before a time; raises NotFound, StoreError."""
     with open_for_reading(file) as connection:
         calls = NewCalls(connection)
         for new in calls.after(CallPosition(cursor.ended_ms, cursor.number), before_ms, MOST_CALLS):

@@ -1,6 +1,6 @@
-"""Steps of stored trajectories as plain values, whoever wrote them; standard library alone.
+"""Steps of stored trajectories of any writer, as plain values; standard library alone.
 
-Trajectories are foreign: any field may be missing or of another type. What cannot be read is left empty, and
+Trajectories are foreign: any field may be missing or of another type. Unreadable fields are left empty, and
 nothing here raises.
 """
 
@@ -58,12 +58,12 @@ class StoredStep:
     timestamp: str | None
     stop_reason: str | None
     is_copied: bool
-    """Whether it repeats an earlier step as context."""
+    """True if it repeats an earlier step as context."""
 
     @property
     def has_error(self) -> bool:
         """Tell whether a result of the step is marked as an error."""
-        return any(each.is_error for each in self.observations)
+        return any(observation.is_error for observation in self.observations)
 
 
 def stored_step(value: Any, number: int, trajectory: int = 0) -> StoredStep:
@@ -90,7 +90,7 @@ def stored_step(value: Any, number: int, trajectory: int = 0) -> StoredStep:
 
 
 def steps_of(document: TrajectoryDocument) -> Iterator[StoredStep]:
-    """Yield the steps of a document in their order; `document.problem` tells of a break afterwards."""
+    """Yield the steps of a document in order; `document.problem` has the reason of a break afterwards."""
     for number, (trajectory, value) in enumerate(document.steps(), start=1):
         yield stored_step(value, number, trajectory)
 
@@ -115,8 +115,8 @@ def _part(part: Mapping[str, Any]) -> str:
 
 
 def _calls(value: Any) -> Iterator[StoredToolCall]:
-    for each in _items(value):
-        call = _fields(each)
+    for item in _items(value):
+        call = _fields(item)
         name = _text(call.get("function_name")) or _text(call.get("name"))
         yield StoredToolCall(name[:200], call.get("arguments"), _text(call.get("tool_call_id")))
 

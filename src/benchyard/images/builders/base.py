@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchyard.devboxes.base import Network
-from benchyard.images.image import Image, Label
+from benchyard.images.image import Image, ImageIdentity
 
 Log = Callable[[str], None]
 """Receives one line of a build's output, without its line end; called from the event loop."""
@@ -29,7 +29,7 @@ class BuildDoor:
 
     port: int
     variables: Mapping[str, str]
-    """Environment variables that tell the build's programs of the door."""
+    """Environment variables that name the door to the build's programs."""
     rules: str
     """Text of the proxy's rules: builds are shared only if these are equal."""
     serve: Callable[[int], AbstractAsyncContextManager[None]]
@@ -71,17 +71,17 @@ class Builder(ABC):
     remedy: str | None = None
     """Reason why nothing can be built, with the remedy; None if builds are possible."""
     has_doors: bool = False
-    """Whether a build without a network can have a `BuildDoor`."""
+    """True if a build without a network can have a `BuildDoor`."""
 
     @abstractmethod
-    async def build(self, recipe: BuildRecipe, label: Label, log: Log) -> BuiltImage:
+    async def build(self, recipe: BuildRecipe, identity: ImageIdentity, log: Log) -> BuiltImage:
         """Build an image; equal builds requested at the same time run once and share the result.
 
         Raises BuildFailed. A build that is cancelled or killed leaves nothing half-made.
         """
 
     @abstractmethod
-    async def pull(self, reference: str, label: Label, log: Log) -> Image:
+    async def pull(self, reference: str, identity: ImageIdentity, log: Log) -> Image:
         """Pull an image from its registry into the store; raises BuildFailed."""
 
     async def forget(self) -> bool:

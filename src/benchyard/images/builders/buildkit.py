@@ -33,7 +33,7 @@ from benchyard.images.image import Image
 from benchyard.images.imports import ImportedImage, LayerSource
 from benchyard.images.layers import Layers
 from benchyard.images.layouts import read_layout
-from benchyard.images.store import ImageStore, Label
+from benchyard.images.store import ImageIdentity, ImageStore
 
 _ENV = '{{range .Config.Env}}{{json .}}{{"\\n"}}{{end}}'
 _DIGESTS = "{{range .RootFS.Layers}}{{println .}}{{end}}"
@@ -97,14 +97,14 @@ class DockerImages(EngineImages):
         )
         return None if status == 0 else lines[-1].removeprefix(_REFUSED)
 
-    async def stored(self, image_id: str, scratch: Path) -> StoredImage | None:
+    async def stored_image(self, image_id: str, scratch: Path) -> StoredImage | None:
         """Return the image in the engine's storage if its layers are folders that we can read."""
-        digests = await self._told(image_id, _DIGESTS, scratch)
+        digests = await self._inspect(image_id, _DIGESTS, scratch)
         # Topmost first; an image of one layer has no folders below it.
         folders = [
-            Path(line) for line in await self._told(image_id, _FOLDERS, scratch) if line.startswith("/")
+            Path(line) for line in await self._inspect(image_id, _FOLDERS, scratch) if line.startswith("/")
         ]
-        config = await self._told(image_id, "{{json .Config}}", scratch)
+        config = await self._inspect(image_id, "{{json .Config}}", scratch)
         if not digests or len(folders) != len(digests) or not all(map(_is_readable, folders)):
             return None
         try:
@@ -115,7 +115,7 @@ class DockerImages(EngineImages):
         layers = [StoredLayer(digest.removeprefix("sha256:"), folder) for digest, folder in pairs]
         return StoredImage(image_id, tuple(layers), {"config": found})
 
-    async def _told(self, image_id: str, template: str, scratch: Path) -> list[str]:
+    async def _inspect(self, image_id: str, template: str, scratch: Path) -> list[str]:
         answer = await self._tool.ask(scratch, "image", "inspect", "--format", template, image_id)
         return [line for line in answer or () if line]
 
@@ -185,9 +185,9 @@ class BuildKitBuilder(EngineBuilder):
         (self._folder / "settings").mkdir(mode=0o700, parents=True, exist_ok=True)
         await super().open()
 
-    async def build(self, recipe: BuildRecipe, label: Label, log: Log) -> BuiltImage:
+    async def build(self, recipe: BuildRecipe, identity: ImageIdentity, log: Log) -> BuiltImage:
         self._used.touch(mode=0o600)
-        return await super().build(recipe, label, log)
+        return await super().build(recipe, identity, log)
 
     async def forget(self) -> bool:
         """Remove our images from the engine. All its users share its cache, so it is not cleared."""
@@ -209,7 +209,7 @@ class BuildKitBuilder(EngineBuilder):
         return self._engine.knows_heredocs
 
     async def _source(self, image_id: str, scratch: Path) -> LayerSource:
-        stored = await self._images.stored(image_id, scratch) if os.geteuid() == 0 else None
+        stored = await self._images.stored_image(image_id, scratch) if os.geteuid() == 0 else None
         if stored is not None:
             return StorageSource(stored, self._packed)
         archive = scratch / "made.tar"
@@ -232,7 +232,7 @@ class BuildKitBuilder(EngineBuilder):
             if laid:
                 await self._tool.ask(attempt.scratch, "rmi", "--force", attempt.files_name)
         if status != 0:
-            text, instruction = progress.told(status)
+            text, instruction = progress.failure(status)
             raise build_error(text, instruction, attempt.context)
 
     def _call(self, attempt: BuildAttempt) -> BuildahCall:

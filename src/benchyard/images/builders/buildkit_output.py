@@ -71,7 +71,7 @@ class BuildKitProgress:
             self._failed = (vertex, f"{problem}\n{text}"[:_LONGEST_PROBLEM])
         self._last = text.strip() or self._last
 
-    def told(self, status: int) -> tuple[EngineFailure, Instruction | None]:
+    def failure(self, status: int) -> tuple[EngineFailure, Instruction | None]:
         """Return the failure and its instruction."""
         vertex, problem = self._failed or (None, self._last or f"the engine ended with status {status}")
         while match := _WRAPPING.match(problem):

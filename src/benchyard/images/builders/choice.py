@@ -14,7 +14,7 @@ from benchyard.images.builders.buildkit import BuildKitBuilder
 from benchyard.images.builders.docker_tool import DockerEngine, find_engine
 from benchyard.images.builders.engine_builder import EngineBuilder
 from benchyard.images.builders.processes import BuildGroups
-from benchyard.images.store import Image, ImageStore, Label
+from benchyard.images.store import Image, ImageIdentity, ImageStore
 
 KINDS = ("auto", "buildah", "docker")
 _BUILDAH = (
@@ -80,8 +80,8 @@ class NoBuilder(Builder):
     def __init__(self, remedy: str = f"building and pulling images needs buildah: {_BUILDAH}") -> None:
         self.remedy: str = remedy
 
-    async def build(self, recipe: BuildRecipe, label: Label, log: Log) -> BuiltImage:
+    async def build(self, recipe: BuildRecipe, identity: ImageIdentity, log: Log) -> BuiltImage:
         raise BuildFailed(self.remedy)
 
-    async def pull(self, reference: str, label: Label, log: Log) -> Image:
+    async def pull(self, reference: str, identity: ImageIdentity, log: Log) -> Image:
         raise BuildFailed(self.remedy)

@@ -24,13 +24,13 @@ from benchyard.images.dockerfile.bases import Bases
 from benchyard.images.dockerfile.parser import Instruction, parse_dockerfile, without_frontend
 from benchyard.images.imports import LayerSource
 from benchyard.images.references import normal_reference
-from benchyard.images.store import Image, ImageStore, Label
+from benchyard.images.store import Image, ImageIdentity, ImageStore
 
 T = TypeVar("T")
 _REPLAYED_LINES = 10_000
 
 
-class _Job(Generic[T]):
+class _Work(Generic[T]):
     """A piece of work under way, and the listeners that wait for it."""
 
     def __init__(self, work: Callable[[Log], Awaitable[T]]) -> None:
@@ -45,30 +45,30 @@ class _Job(Generic[T]):
 
 
 class SharedWork(Generic[T]):
-    """Jobs by key. The work is cancelled when its last waiter leaves."""
+    """Work by key. It is cancelled when its last waiter leaves."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, _Job[T]] = {}
+        self._works: dict[str, _Work[T]] = {}
 
     async def run(self, key: str, work: Callable[[Log], Awaitable[T]], log: Log) -> T:
-        """Do the work, or wait for an equal job under way; all waiters get the same lines."""
-        job = self._jobs.get(key)
-        if job is None:
-            job = self._jobs[key] = _Job(work)
-            job.task.add_done_callback(lambda _done: self._jobs.pop(key, None))
-        for line in job.lines:
+        """Do the work, or wait for equal work under way; all waiters get the same lines."""
+        shared = self._works.get(key)
+        if shared is None:
+            shared = self._works[key] = _Work(work)
+            shared.task.add_done_callback(lambda _done: self._works.pop(key, None))
+        for line in shared.lines:
             log(line)
-        job.listeners.append(log)
+        shared.listeners.append(log)
         try:
-            return await asyncio.shield(job.task)
+            return await asyncio.shield(shared.task)
         finally:
-            job.listeners.remove(log)
-            if not job.listeners and not job.task.done():
-                # Later requests start a new job rather than join the one that is being cancelled.
-                if self._jobs.get(key) is job:
-                    del self._jobs[key]
-                job.task.cancel()
-                await asyncio.gather(job.task, return_exceptions=True)
+            shared.listeners.remove(log)
+            if not shared.listeners and not shared.task.done():
+                # Later requests start new work rather than join the work that is being cancelled.
+                if self._works.get(key) is shared:
+                    del self._works[key]
+                shared.task.cancel()
+                await asyncio.gather(shared.task, return_exceptions=True)
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -77,7 +77,7 @@ HIDDEN = "BENCHYARD_SECRET_"
 
 
 def owner_of(folder: Path) -> str:
-    """Return an id that tells a builder's images from another server's, if an engine serves both."""
+    """Return an id that marks a builder's images as its own, for an engine that serves several servers."""
     return hashlib.sha256(str(folder).encode()).hexdigest()[:12]
 
 
@@ -156,7 +156,7 @@ class EngineBuilder(Builder):
             await self._trees.remove(left)
         await self._tidy()
 
-    async def build(self, recipe: BuildRecipe, label: Label, log: Log) -> BuiltImage:
+    async def build(self, recipe: BuildRecipe, identity: ImageIdentity, log: Log) -> BuiltImage:
         _check_recipe(recipe)
         found = Bases(parse_dockerfile(recipe.dockerfile), recipe.args)
         async with self._using(), self._scratch() as scratch:
@@ -165,16 +165,16 @@ class EngineBuilder(Builder):
             plan = BuildPlan(recipe, found.renamed(names), bases)
             key = await asyncio.to_thread(plan.key)
             image_id = await self._sharing.run(key, lambda tell: self._build(plan, tell), log)
-            layers = await self._take(image_id, label, scratch)
+            layers = await self._take(image_id, identity, scratch)
         return BuiltImage(layers, {each: base.alias for each, base in bases.items() if base.alias})
 
-    async def pull(self, reference: str, label: Label, log: Log) -> Image:
+    async def pull(self, reference: str, identity: ImageIdentity, log: Log) -> Image:
         full = normal_reference(reference)
         async with self._using(), self._scratch() as scratch:
-            return await self._take(await self._bases.pull(full, scratch, log), label, scratch)
+            return await self._take(await self._bases.pull(full, scratch, log), identity, scratch)
 
-    async def _take(self, image_id: str, label: Label, scratch: Path) -> Image:
-        return await self._store.import_archive(await self._source(image_id, scratch), label)
+    async def _take(self, image_id: str, identity: ImageIdentity, scratch: Path) -> Image:
+        return await self._store.import_archive(await self._source(image_id, scratch), identity)
 
     async def _build(self, plan: BuildPlan, log: Log) -> str:
         """Let the engine build. Secrets are masked here, since all who share the build read its log."""

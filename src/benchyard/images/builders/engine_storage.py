@@ -132,7 +132,7 @@ class ImageHandover:
     folder: Path
 
     async def write_layout(self, image: Image, layers: Iterable[Path], present: set[str]) -> None:
-        """Make the folder a layout; a layer whose digest the engine already has comes without its content."""
+        """Make the folder a layout; a layer that the engine has by its digest comes without its content."""
         known = {name: digest for digest, name in self.packed.layers().items()}
         packing = ImagePacker(self.trees, self.folder)
         for layer in layers:

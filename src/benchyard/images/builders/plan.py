@@ -1,4 +1,4 @@
-"""The plan of a build: a parsed Dockerfile whose bases are in the engine's storage."""
+"""The plan of a build: a parsed Dockerfile with its bases in the engine's storage."""
 
 import dataclasses
 import hashlib

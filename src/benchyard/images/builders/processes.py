@@ -71,7 +71,7 @@ class BuildProcess:
     cwd: Path
     network: bool = True
     door: BuildDoor | None = None
-    """Its only exit without a network."""
+    """The only exit of a process without a network."""
     seconds: float = 600.0
     group: BuildGroup = field(default_factory=NoBuildGroup)
     overfull: Overfull | None = None

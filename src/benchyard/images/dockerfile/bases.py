@@ -25,7 +25,7 @@ class Bases:
         self._dockerfile = dockerfile
         self._values = {**_platform(), **dockerfile.global_values(args)}
         self._stages: list[str] = []
-        self._uses = dict(self._found())
+        self._uses = dict(self._base_references())
 
     def references(self) -> dict[str, Instruction]:
         """Return every image from elsewhere, variables filled in, with the first instruction naming it."""
@@ -40,7 +40,7 @@ class Bases:
         instructions = [self._renamed(instruction, names) for instruction in self._dockerfile.instructions]
         return replace(self._dockerfile, instructions=tuple(instructions))
 
-    def _found(self) -> Iterator[tuple[Instruction, tuple[str, ...]]]:
+    def _base_references(self) -> Iterator[tuple[Instruction, tuple[str, ...]]]:
         for instruction in self._dockerfile.instructions:
             try:
                 references = tuple(self._in(instruction))

@@ -1,6 +1,6 @@
 """Here-documents for engines that do not support them, and secrets in the environment of RUN.
 
-RUN takes the form of a list, whose strings may contain line ends; COPY copies files from a folder beside the
+RUN takes the form of a list: its strings may contain line ends; COPY copies files from a folder beside the
 context. An instruction never takes more lines than before, so that errors name the user's own lines.
 """
 
@@ -31,7 +31,7 @@ _SCRIPT = (
 
 
 @dataclass
-class StageEnvironment:
+class DockerfileEnvironment:
     """The environment at one place of a Dockerfile, as far as it is known."""
 
     env: dict[str, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class HeredocRewriter:
         self._dockerfile = dockerfile
         self._rewriting = rewriting
         self._global = dockerfile.global_values(rewriting.args)
-        self._stages: list[tuple[str, StageEnvironment]] = []
+        self._stages: list[tuple[str, DockerfileEnvironment]] = []
         self._files = 0
 
     def run(self, bases: Mapping[str, Mapping[str, str]]) -> dict[Instruction, list[str]]:
@@ -91,9 +91,11 @@ class HeredocRewriter:
         name = words[2].lower() if len(words) == 3 else str(len(self._stages))
         before = next((stage for each, stage in self._stages if each == base.lower()), None)
         env = dict(before.env) if before else dict(bases.get(base, {}))
-        self._stages.append((name, StageEnvironment(env, {}, before.shell if before else _DEFAULT_SHELL)))
+        self._stages.append(
+            (name, DockerfileEnvironment(env, {}, before.shell if before else _DEFAULT_SHELL))
+        )
 
-    def _inside(self, instruction: Instruction, stage: StageEnvironment) -> list[str] | None:
+    def _inside(self, instruction: Instruction, stage: DockerfileEnvironment) -> list[str] | None:
         match instruction.name:
             case "ARG":
                 given = {**self._global, **self._rewriting.args}
@@ -108,7 +110,7 @@ class HeredocRewriter:
                 return self._copy(instruction, stage)
         return None
 
-    def _env(self, rest: str, stage: StageEnvironment) -> dict[str, str]:
+    def _env(self, rest: str, stage: DockerfileEnvironment) -> dict[str, str]:
         escape = self._dockerfile.escape
         words = split_words(rest, escape)
         if "=" not in words[0]:
@@ -117,7 +119,7 @@ class HeredocRewriter:
         pairs = (word.partition("=") for word in words)
         return {name: expand_variables(value, stage.values, escape=escape) for name, _, value in pairs}
 
-    def _run(self, instruction: Instruction, stage: StageEnvironment) -> str:
+    def _run(self, instruction: Instruction, stage: DockerfileEnvironment) -> str:
         command = _command(instruction, stage.shell)
         flags = list(instruction.flags)
         if secrets := self._rewriting.secrets:
@@ -126,7 +128,7 @@ class HeredocRewriter:
             command = ["/bin/sh", "-c", _with_secrets(secrets), "sh", *command]
         return " ".join(("RUN", *flags, json.dumps(command)))
 
-    def _copy(self, instruction: Instruction, stage: StageEnvironment) -> list[str]:
+    def _copy(self, instruction: Instruction, stage: DockerfileEnvironment) -> list[str]:
         """Return a COPY of the texts and, if files of the context are named too, a COPY of those."""
         *sources, target = split_words(instruction.rest, self._dockerfile.escape)
         if instruction.flag("from") is not None:
@@ -141,7 +143,7 @@ class HeredocRewriter:
             lines.insert(0, " ".join((instruction.name, *flags, *plain, target)))
         return lines
 
-    def _lay(self, heredoc: Heredoc, stage: StageEnvironment) -> str:
+    def _lay(self, heredoc: Heredoc, stage: DockerfileEnvironment) -> str:
         """Write a text to a file; return its path below the folder."""
         if (
             "/" in heredoc.name

@@ -317,7 +317,9 @@ class _Reader:
             raise instruction_error(instruction, f"{name} needs an argument")
         if name not in _WITH_HEREDOCS or rest.startswith("["):
             return instruction
-        heredocs = tuple(self._heredoc(instruction, *opened) for opened in _opened(rest, self.escape))
+        heredocs = tuple(
+            self._heredoc(instruction, *opened) for opened in _heredocs_of_line(rest, self.escape)
+        )
         return Instruction(first, self._at, name, flags, rest, heredocs)
 
     def _heredoc(self, instruction: Instruction, name: str, chomped: bool, expanded: bool) -> Heredoc:  # noqa: FBT001
@@ -352,7 +354,7 @@ def _parts(joined: str) -> tuple[str, tuple[str, ...], str]:
     return name.upper(), tuple(flags), rest
 
 
-def _opened(rest: str, escape: str) -> list[tuple[str, bool, bool]]:
+def _heredocs_of_line(rest: str, escape: str) -> list[tuple[str, bool, bool]]:
     """Return a line's here-documents: delimiter, whether tabs are cut, whether variables are filled in."""
     opened = []
     for word in split_words(rest, escape):

@@ -112,9 +112,9 @@ class AgentReport(Model):
     n_retries: int = 0
     pass_curve: list[PassPointView] = Field(default_factory=list)
     is_graded: bool = False
-    """Whether scores between 0 and 1 were given, so that passing is only a full score."""
+    """True if scores between 0 and 1 were given, so that passing is only a full score."""
     variance: VarianceView | None = None
-    """None with a single attempt at each scenario, which cannot tell the parts apart."""
+    """None with a single attempt at each scenario, which cannot separate the parts."""
     n_flaky: int = 0
     """Scenarios of which it passed some attempts, and failed others."""
     consistency: float | None = None
@@ -148,7 +148,7 @@ class PowerReport(Model):
     """The differences that this benchmark can show, estimated from this job."""
 
     basis: str
-    """Where the noise was taken from."""
+    """Origin of the noise."""
     detectable: float
     """Smallest difference that a job like this one shows."""
     attempts_for_2_points: int | None = None
@@ -174,12 +174,12 @@ class ScenarioFinding(Model):
     chance_to_see: float | None = None
     """Of a flaky one: the chance that so many attempts do not all end the same."""
     tau: float | None = None
-    """Of a suspicious one: correlation with what the agents do elsewhere."""
+    """Of a suspicious one: correlation with the agents' results elsewhere."""
     p: float | None = None
 
 
 class ScenarioLists(Model):
-    """Scenarios by what they tell; of each list at most 200, with the number of all."""
+    """Scenarios by the information they give; of each list at most 200, with the number of all."""
 
     n: int
     """Scenarios with a score."""
@@ -223,7 +223,7 @@ class ReportView(Model):
     cluster_key: str | None = None
     agents: list[AgentReport] = Field(default_factory=list)
     groups: list[list[int]] = Field(default_factory=list)
-    """Indexes of agents, best first, of which no two can be told apart; an agent may be in several."""
+    """Indexes of agents without significant differences, best first; an agent may be in several groups."""
     n_ranked: int = 0
     """Scenarios that ranks and groups rest on: those that every ranked agent has scored."""
     power: PowerReport | None = None

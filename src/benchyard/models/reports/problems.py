@@ -34,10 +34,10 @@ class TrialFindings(Model):
 
     trial_id: str
     version: str
-    """Digest of what they were made of; others are made again."""
+    """Digest of the facts that the findings were made of; with another digest they are made again."""
     findings: list[ProblemFinding] = Field(default_factory=list)
     unknown: list[str] = Field(default_factory=list)
-    """Signals that could not tell, because a fact that they need is not known."""
+    """Signals that could not decide, because a fact that they need is not known."""
     measures: TrialMeasures = Field(default_factory=TrialMeasures)
     unread: str | None = None
     """Reason why its trajectory could not be read."""
@@ -86,7 +86,7 @@ class Problem(Model):
     helps: str
     subject: Literal["trial", "scenario"] = "trial"
     is_new: bool | None = None
-    """Whether the last job of the same benchmark did not have it; None without such a job."""
+    """True if the last job of the same benchmark did not have it; None without such a job."""
     n_found: int
     """Number of trials, or of scenarios, that have it."""
     n_known: int
@@ -128,9 +128,9 @@ class ProblemsView(Model):
     n_read: int
     """Number of them that were looked at; a repeated request goes on with the rest."""
     n_with_trajectory: int
-    """Number of them whose trajectory could be read."""
+    """Number of them with a trajectory that could be read."""
     is_complete: bool = False
-    """Whether all trials that have ended were looked at, and those of the previous job too."""
+    """True if all trials that have ended were looked at, and those of the previous job too."""
     previous_job_id: str | None = None
     """The last job of the same benchmark; problems that it did not have are new."""
     problems: list[Problem] = Field(default_factory=list)

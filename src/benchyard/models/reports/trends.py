@@ -20,7 +20,7 @@ class ChangeView(Model):
     p_adjusted: float
     """Corrected for the number of points of the series (Benjamini and Hochberg)."""
     is_change: bool
-    """Whether it begins to differ here: at 5 %, after the correction."""
+    """True if it begins to differ here: at 5 %, after the correction."""
 
 
 class TrendPoint(Model):
@@ -44,7 +44,7 @@ class TrendPoint(Model):
     cost_change: ChangeView | None = None
     time_change: ChangeView | None = None
     notes: list[str] = Field(default_factory=list)
-    """What is not as it was at the point before: the version, scenarios and their revisions."""
+    """Differences from the previous point: in the version, in scenarios and in their revisions."""
 
 
 class TrendSeries(Model):
@@ -79,7 +79,7 @@ class HistoryPoint(Model):
     mean: float | None = None
     unscored: int = 0
     is_flaky: bool = False
-    """Whether some attempts passed and others did not."""
+    """True if some attempts passed and others did not."""
 
 
 class ScenarioAgent(Model):
@@ -106,7 +106,7 @@ class ScorerNoiseView(Model):
     n_scorings: int
     """Scorings after the first of each."""
     n_changed: int
-    """Those of them whose score is not the first one."""
+    """Number of those whose score differs from the first one."""
     share: float | None = None
     low: float | None = None
     high: float | None = None
@@ -147,7 +147,7 @@ class LeaderRow(Model):
 
 
 class ScenarioInsight(Model):
-    """The worth of a scenario for telling agents apart."""
+    """The worth of a scenario for the comparison of agents."""
 
     scenario_id: str
     scenario_name: str
@@ -158,9 +158,9 @@ class ScenarioInsight(Model):
     n_flaky: int
     """Agents of which some attempts passed and others did not."""
     tau: float | None = None
-    """Correlation with the agents' means elsewhere: how well it tells agents apart."""
+    """Correlation with the agents' means elsewhere: how well it separates agents."""
     p: float | None = None
-    """Chance of so low a correlation if it told nothing, corrected for the number of scenarios."""
+    """Chance of so low a correlation without any information, corrected for the number of scenarios."""
     kind: Literal["saturated", "impossible", "suspicious"] | None = None
 
 
@@ -182,7 +182,7 @@ class InsightsView(Model):
     """Scenarios that all agents of the leader board have a score for; ranks are made of these."""
     leaders: list[LeaderRow] = Field(default_factory=list)
     groups: list[list[str]] = Field(default_factory=list)
-    """Agents that cannot be told apart, best first; an agent may be in several groups."""
+    """Agents without significant differences, best first; an agent may be in several groups."""
     left_out: list[str] = Field(default_factory=list)
     """Agents with fewer than half of the scenarios, which would have no fair place."""
     scenarios: list[ScenarioInsight] = Field(default_factory=list)

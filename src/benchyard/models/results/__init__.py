@@ -1,1 +1,1 @@
-"""Models of what is noted and read of results."""
+"""Models of results: notes of people on trials, and the work that runs left."""

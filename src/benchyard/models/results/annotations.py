@@ -36,7 +36,7 @@ LabelValue = Annotated[str, StringConstraints(min_length=1, max_length=200, patt
 
 
 class AnnotationRequest(Model):
-    """Changes of tags and note; what is left out stays."""
+    """Changes of tags and note; fields left out stay as they are."""
 
     add_tags: list[Tag] = Field(default_factory=list, max_length=MOST_TAGS)
     remove_tags: list[Tag] = Field(default_factory=list, max_length=MOST_TAGS)

@@ -1,4 +1,4 @@
-"""The work that a run left on its disk: what differs from the start, for the API."""
+"""The work that a run left on its disk, as differences from the start, for the API."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from benchyard.models.base import Model
 WorkChange = Literal["added", "modified", "deleted"]
 WorkType = Literal["file", "folder", "link", "device", "other"]
 WorkScope = Literal["work", "all"]
-"""The work alone, or all of the disk: what is outside of the working directory, hidden, or git's own too."""
+"""The work alone, or all of the disk, with hidden files and those outside of the working directory."""
 WorkSide = Literal["before", "after"]
 
 
@@ -20,7 +20,7 @@ class WorkFile(Model):
     """Absolute; bytes that are not UTF-8 are shown as `\\\\xff`."""
     change: WorkChange
     type: WorkType | None = None
-    """What it is now; None if it was deleted."""
+    """Type of the file now; None if it was deleted."""
     type_before: WorkType | None = None
     mode: int | None = None
     """The permission bits."""
@@ -28,7 +28,7 @@ class WorkFile(Model):
     size: int | None = None
     size_before: int | None = None
     is_work: bool
-    """False for what lies outside of the working directory, is hidden in the home, or is git's own."""
+    """False for files outside of the working directory, hidden ones in the home, and git's own."""
 
 
 class WorkFilesView(Model):
@@ -41,19 +41,19 @@ class WorkFilesView(Model):
     beside_count: int
     """Changed paths that are not the work, whether they are listed or not."""
     start: Literal["run", "image"]
-    """What it is compared with: the disk when the work began, or the image that the devbox was made of.
+    """Start of the comparison: the disk when the work began, or the image that the devbox was made of.
 
-    The second also counts what was put in place before the work: files and launch commands.
+    The second also counts changes before the work: files put in place, and launch commands.
     """
     truncated: str | None = None
     """Reason why there may be more; None if this is all."""
 
 
 OPENED_KEY = "benchyard.opened"
-"""Key in the metadata of a devbox that was opened on what a trial, or else a run, left."""
+"""Key in the metadata of a devbox that was opened on the work of a trial or a run."""
 
 
 class OpenRequest(Model):
-    """The devbox to open on what a run left."""
+    """The devbox to open on the work of a run."""
 
     name: str | None = Field(default=None, max_length=200)

@@ -22,7 +22,7 @@ class ScorerExport:
     """A part of a test script, in bash.
 
     It begins in the scenario's working directory, and finds `$name` and `$weight` of its scorer, its files
-    in `$own`, a folder for temporary files in `$work`, and `$python` if it asked for one. Its messages
+    in `$own`, a folder for temporary files in `$work`, and `$python` if it needs one. Its messages
     go to `$logs/$name.out` and `$logs/$name.err`. It ends by `passed "$name" "$weight" STATUS`, or by
     `rewarded "$name" "$weight" MAIN` after it printed its rewards as JSON there, or by `fail REASON`.
     """

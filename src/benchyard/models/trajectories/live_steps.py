@@ -6,7 +6,7 @@ from benchyard.models.base import Model
 
 
 class LiveStep(Model):
-    """A piece of what an agent does, while it does it."""
+    """A part of an agent's step, sent while the agent works."""
 
     kind: Literal["step", "observation", "failure", "end"]
     """A new step, the result of an earlier step's tool call, a failed call of a model, or the agent's end."""

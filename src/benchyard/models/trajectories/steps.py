@@ -32,9 +32,9 @@ class StepColumns(Model):
     cost_usd: list[float | None]
     timestamp: list[str | None]
     is_error: list[bool]
-    """Whether a tool's result is marked as an error."""
+    """True if a tool's result is marked as an error."""
     is_copied: list[bool]
-    """Whether it repeats an earlier step as context."""
+    """True if it repeats an earlier step as context."""
     size_bytes: list[int]
 
 
@@ -45,7 +45,7 @@ class StepIndexView(Model):
     """Name of the trace that the steps are read from."""
     count: int
     problem: str | None = None
-    """Why there may be more steps: the trajectory breaks off or is malformed after those that were read."""
+    """Reason why there may be more steps: the trajectory breaks off or is malformed after those read."""
     trajectories: list[TrajectoryInfo] = Field(default_factory=list)
     columns: StepColumns
 
@@ -56,7 +56,7 @@ class NumberedStep(Model):
     number: int
     size_bytes: int
     is_cut: bool = False
-    """Whether its texts are cut; it can be fetched whole by its number."""
+    """True if its texts are cut; it can be fetched whole by its number."""
     note: str | None = None
     step: Any = None
     """The step in ATIF, as its author wrote it."""
@@ -70,7 +70,7 @@ class StepRangeView(Model):
     """Number of all steps."""
     steps: list[NumberedStep]
     next: int | None = None
-    """Number to go on from if the answer became too large; None if it has all that was asked for."""
+    """Number to go on from if the response became too large; None if it has all requested steps."""
 
 
 class FoundStep(Model):
@@ -78,7 +78,7 @@ class FoundStep(Model):
 
     number: int
     field: str
-    """Where in the step, such as `tool_calls[0].arguments.command`."""
+    """Path of the text within the step, such as `tool_calls[0].arguments.command`."""
     text: str
     """The text around the place."""
 

@@ -1,1 +1,1 @@
-"""Webhooks, and what they are told."""
+"""Models of webhooks and of their deliveries."""

@@ -30,7 +30,7 @@ class WebhookDelivery(Record):
     status: int | None = None
     """Status of the last answer; None where there was none."""
     failure: str | None = None
-    """Why the last attempt failed."""
+    """Reason why the last attempt failed."""
 
     def columns(self) -> Columns:
         """Index by state and webhook."""
@@ -48,7 +48,7 @@ class WebhookDeliveryView(Model):
     webhook_id: str
     type: str
     body: str
-    """Exactly what is signed and sent."""
+    """The exact text that is signed and sent."""
     state: DeliveryState
     attempts: int
     next_time_ms: int

@@ -1,4 +1,4 @@
-"""Webhooks: addresses that are told of ends of jobs, verdicts of gates and new problems."""
+"""Webhooks: addresses that get messages of ends of jobs, verdicts of gates and new problems."""
 
 from typing import Annotated, Literal
 
@@ -16,7 +16,7 @@ class WebhookRequest(Model):
 
     url: Annotated[str, StringConstraints(max_length=2048)]
     events: Annotated[list[WebhookEventType], Field(max_length=20)] | None = None
-    """Events it is told of; all by default."""
+    """Events to send; all by default."""
     description: ShortText | None = None
 
 

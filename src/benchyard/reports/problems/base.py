@@ -25,15 +25,15 @@ class ProblemSignal(ABC):
     """A sign of a problem, found without a model."""
 
     summary: ClassVar[str]
-    """One sentence about what was found."""
+    """A sentence about the finding."""
     helps: ClassVar[str]
-    """What usually helps: a setting, a command or a page."""
+    """The usual remedy: a setting, a command or a page."""
     subject: ClassVar[Literal["trial", "scenario"]] = "trial"
-    """Whether it is about trials, or about a scenario as a whole."""
+    """Subject of the finding: a trial, or a scenario as a whole."""
     needs_peers: ClassVar[bool] = False
-    """Whether it needs the other trials at the scenario; it sees no trajectory then."""
+    """True if it needs the other trials at the scenario; it sees no trajectory then."""
     depends_on_outcome: ClassVar[bool] = False
-    """Whether it is made from the result itself, so that going with failing would say nothing."""
+    """True if it is made from the result itself, so that a correlation with failing would prove nothing."""
 
     @abstractmethod
     def find(self, facts: TrialFacts) -> Iterable[SignalFinding] | None:

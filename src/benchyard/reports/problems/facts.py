@@ -23,13 +23,13 @@ class ToolAction:
     paths: tuple[str, ...] = ()
     """Files that the call writes, as far as its arguments tell."""
     is_edit: bool = False
-    """Whether the tool edits files."""
+    """True if the tool edits files."""
     output: str | None = None
     """The beginning and the end of the result; None if no result is known."""
     output_digest: str | None = None
     exit_status: int | None = None
     is_error: bool = False
-    """Whether the agent was told that the call failed."""
+    """True if the result reports that the call failed."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ class JudgedTrial:
     """A trial of which both is known: whether it has the problem, and whether it passed."""
 
     stratum: Hashable
-    """Its scenario and agent: habits of agents and difficulty of scenarios must not make a connection."""
+    """Scenario and agent: habits of agents and difficulty of scenarios must not make a connection."""
     is_found: bool
     passed: bool
 

@@ -36,18 +36,18 @@ _BLANKS = re.compile(r"\\[,;:!()\[\] ]|\^\s*+(?:\{\s*+)?\\circ\b|°|[\s{}$~]|\\(
 
 def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
     """Return the reward `correct`: 1.0 if the answer is the number `answer` of `expected`, else 0.0."""
-    answer = extracted(answer_text)
+    answer = extract(answer_text)
     return {MAIN: 1.0 if answer is not None and answer == expected["answer"] else 0.0}
 
 
 def check(expected: Mapping[str, Any]) -> None:
-    """Raise ValueError unless `expected` has what `grade` needs."""
+    """Raise ValueError unless `expected` has the fields that `grade` needs."""
     answer = expected.get("answer")
     if type(answer) is not int or not 0 <= answer <= _LARGEST:
         raise ValueError("`answer` must be an integer from 0 to 999")
 
 
-def extracted(text: str) -> int | None:
+def extract(text: str) -> int | None:
     """Return the integer from 0 to 999 that a text gives as its answer; None if there is none."""
     if len(text) > MOST_BYTES:
         return None
@@ -79,7 +79,7 @@ def _last_integer(text: str) -> str | None:
 def _integers(parts: "list[str]", *, is_fraction: bool, is_decimal: bool) -> "Iterator[tuple[int, int]]":
     """Yield the place and length of each integer in digits split at commas.
 
-    `is_fraction` tells whether a point stands before the first part, `is_decimal` whether the last part
+    `is_fraction` says whether a point stands before the first part, `is_decimal` whether the last part
     continues with a point and a digit.
     """
     thousands = [0] * (len(parts) + 1)
@@ -123,7 +123,7 @@ def _boxed(text: str) -> str:
 
 
 def _whole(text: str) -> int | None:
-    """Return the integer that a text consists of, apart from units and typesetting; None if it is none."""
+    """Return the integer that a text consists of, apart from units and typesetting; None if it is not one."""
     text = text.replace("{,}", ",").replace("\\$", "")
     for plain in (_STYLED.sub("", text), _STYLES.sub("", text)):
         stripped = _BLANKS.sub("", plain).rstrip(".")

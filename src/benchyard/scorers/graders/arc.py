@@ -27,7 +27,7 @@ def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
 
 
 def check(expected: Mapping[str, Any]) -> None:
-    """Raise ValueError unless `expected` has what `grade` needs."""
+    """Raise ValueError unless `expected` has the fields that `grade` needs."""
     outputs = expected.get("outputs")
     if not isinstance(outputs, list) or not outputs or not all(is_grid(output) for output in outputs):
         raise ValueError("`outputs` must be a list of grids, one for each test input")

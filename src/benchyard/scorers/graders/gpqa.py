@@ -19,17 +19,17 @@ _LETTERS = "ABCD"
 
 def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
     """Return the reward `correct`: 1.0 if the answer is the `letter` of `expected`, else 0.0."""
-    return {MAIN: 1.0 if extracted(answer_text) == expected["letter"] else 0.0}
+    return {MAIN: 1.0 if extract(answer_text) == expected["letter"] else 0.0}
 
 
 def check(expected: Mapping[str, Any]) -> None:
-    """Raise ValueError unless `expected` has what `grade` needs."""
+    """Raise ValueError unless `expected` has the fields that `grade` needs."""
     letter = expected.get("letter")
     if not isinstance(letter, str) or len(letter) != 1 or letter not in _LETTERS:
         raise ValueError("`letter` must be one of A, B, C and D")
 
 
-def extracted(text: str) -> str | None:
+def extract(text: str) -> str | None:
     """Return the letter that a text gives as its answer; None if there is none."""
     if len(text) > MOST_BYTES:
         return None

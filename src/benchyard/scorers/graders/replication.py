@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 MAIN = "task_fraction"
-"""The reward that is the score; every task also has a reward of its own, `task.ID`."""
+"""The reward that is the score; every task also has a separate reward, `task.ID`."""
 MOST_BYTES = 1024**2
 """Most bytes of an answer; a longer one is wrong."""
 
@@ -31,7 +31,7 @@ def grade(answer_text: str, expected: Mapping[str, Any]) -> dict[str, float]:
 
 
 def check(expected: Mapping[str, Any]) -> None:
-    """Raise ValueError unless `expected` has what `grade` needs."""
+    """Raise ValueError unless `expected` has the fields that `grade` needs."""
     if not isinstance(expected.get("values"), dict) or not expected["values"]:
         raise ValueError("`values` must be an object: the id of each task, and what is expected")
     if not isinstance(expected.get("tolerances"), dict):

@@ -1,4 +1,4 @@
-"""The command by which scorers that grade as root run what is graded, as the scenario's user."""
+"""The command by which scorers that grade as root run the answer, as the scenario's user."""
 
 import json
 from collections.abc import Iterable

@@ -139,6 +139,6 @@ def _fit(path: Path, targets: tuple[str, str], *, is_beside_python: bool) -> Non
         programs.put(path, f"#!{own}/bin/python3\n".encode() + path.read_bytes()[len(first) :])
     elif first.startswith(elf.MAGIC):
         path.chmod(0o755)
-        # A file that begins like a program but is none is never loaded.
+        # A file that only begins like a program is never loaded.
         with contextlib.suppress(ValueError, struct.error):
             elf.fit_file(path, f"{base}/{programs.LOADER}")

@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 from benchyard.errors import ScorerFailed
 
 OLDEST = SpecifierSet(">=3.11")
-"""Versions that fit if none is asked for."""
+"""Versions that fit any request."""
 OLDEST_USABLE = SpecifierSet(">=3.9")
 """Versions that kits can be made of."""
 

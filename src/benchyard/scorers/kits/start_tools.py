@@ -195,14 +195,14 @@ def write(folder: Path, target: str, layers: list[str], beside: list[str]) -> No
             raise ValueError("the image has no shell that names a loader")
         libraries: dict[str, bytes] = {}
         own = {path.rpartition("/")[2]}
-        _load(stack, [*elf.needed(shell), *_present(stack, _NAME_LOOKUP)], libraries, own)
+        _load(stack, [*elf.needed_libraries(shell), *_present(stack, _NAME_LOOKUP)], libraries, own)
         files = {SHELL: shell}
         for name in _TOOLS:
             content = _first(stack, name, _FOLDERS)
             if content is None or elf.loader(content) != path:
                 continue
             try:
-                _load(stack, elf.needed(content), libraries, own)
+                _load(stack, elf.needed_libraries(content), libraries, own)
             except (ValueError, struct.error):
                 continue
             files[f"bin/{name}"] = content
@@ -227,7 +227,7 @@ def _load(stack: LayerStack, names: Iterable[str], libraries: dict[str, bytes], 
         if content is None or len(libraries) + len(more) > _MOST_LIBRARIES:
             raise ValueError(f"the image has no library {name}")
         more[name] = content
-        left += elf.needed(content)
+        left += elf.needed_libraries(content)
     libraries.update(more)
 
 

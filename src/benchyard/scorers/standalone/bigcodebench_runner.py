@@ -316,7 +316,7 @@ def _close_figures() -> None:
 
 
 def _wait(child: int, reading: int, seconds: float, count: _Count) -> bool:
-    """Count the child's reports until it ends, then kill its processes; tell whether its time was over."""
+    """Count the child's reports until it ends, then kill its processes; return whether its time was over."""
     deadline, ended = time.monotonic() + seconds, False
     open_pipes = [reading]
     while time.monotonic() < deadline:

@@ -70,11 +70,11 @@ def _short(whole: str, facts: Mapping[str, object], params: Mapping[str, Any]) -
         without = encode({**params, FACTS: {**marked, _LONG: ""}})
         space = MOST_VARIABLE_BYTES - len(without.encode())
         if space >= 0:
-            return encode({**params, FACTS: {**marked, _LONG: _cut(statement, space)}})
+            return encode({**params, FACTS: {**marked, _LONG: _beginning(statement, space)}})
     return encode({**params, FACTS: {"truncated": True}})
 
 
-def _cut(text: str, space: int) -> str:
+def _beginning(text: str, space: int) -> str:
     """Return the longest beginning of a text that takes at most this many bytes when encoded."""
     # Every letter takes at least one byte.
     low, high = 0, min(len(text), space)

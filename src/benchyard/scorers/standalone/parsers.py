@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 from typing import Any, BinaryIO
 
-from benchyard.scorers.standalone import answer_file, bigcodebench_job
+from benchyard.scorers.standalone import answer_file, bigcodebench_input
 
 _MOST_TOLD = 24 * 1024
 """Most letters of a list of messages."""
@@ -25,9 +25,9 @@ def grade(content: BinaryIO, grader: str, expected: dict[str, Any]) -> dict[str,
     return rewards
 
 
-def make_bigcodebench_job(content: BinaryIO, item: dict[str, Any]) -> bytes:
-    """Return the job of the BigCodeBench runner, as JSON."""
-    return json.dumps(bigcodebench_job.job(item, content.read())).encode()
+def make_bigcodebench_input(content: BinaryIO, item: dict[str, Any]) -> bytes:
+    """Return the input of the BigCodeBench runner, as JSON."""
+    return json.dumps(bigcodebench_input.runner_input(item, content.read())).encode()
 
 
 def bigcodebench_result(content: BinaryIO) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Parses and grades a log with the `swebench` package: a program of its own, for one log.
+"""Parses and grades a log with the `swebench` package: a separate program, for one log.
 
 python -I swebench_grader.py SPEC LOG [rewards]
 

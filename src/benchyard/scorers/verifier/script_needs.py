@@ -248,10 +248,12 @@ def _tool(words: list[str], found: _Found) -> None:
     options, others = _options(words, _TAKING_VALUES, stops=True)
     _with(options, found)
     _pythons(options, found)
-    beside = [requirement for name, value in options if name == _FROM for requirement in _checked(value)]
+    beside = [
+        requirement for name, value in options if name == _FROM for requirement in _rebuilt_requirement(value)
+    ]
     if others and not beside:
         name, _, version = others[0].partition("@")
-        beside = _checked(f"{name}=={version}" if version and version != "latest" else name)
+        beside = _rebuilt_requirement(f"{name}=={version}" if version and version != "latest" else name)
     known = {_name(requirement) for requirement in found.for_uv}
     found.for_uv += [
         requirement for requirement in beside if requirement != _name(requirement) or requirement not in known
@@ -262,7 +264,7 @@ def _with(options: list[tuple[str, str]], found: _Found) -> list[tuple[str, str]
     for name, value in options:
         if name in _WITH:
             for part in value.split(","):
-                found.for_uv += _checked(part)
+                found.for_uv += _rebuilt_requirement(part)
     return options
 
 
@@ -276,11 +278,11 @@ def _install(words: list[str], into: list[str]) -> list[tuple[str, str]]:
     options, others = _options(words, _TAKING_VALUES)
     if others[:1] == ["install"]:
         for other in others[1:]:
-            into += _checked(other)
+            into += _rebuilt_requirement(other)
     return options
 
 
-def _checked(text: str) -> list[str]:
+def _rebuilt_requirement(text: str) -> list[str]:
     """Return the requirement in a text, rebuilt; empty for a path, an address or a variable."""
     try:
         return list(requirements.lines(text)) if not text.startswith((".", "/")) else []

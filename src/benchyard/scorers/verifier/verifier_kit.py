@@ -42,7 +42,7 @@ _MOST_FACT = 4000
 
 
 async def make(needs: ScriptNeeds, kits: Kits) -> tuple[Kit, ...]:
-    """Make the kits for a script's needs: tools, wheels, Python; raises ScorerFailed with what to do."""
+    """Make the kits for a script's needs: tools, wheels, Python; raises ScorerFailed with the remedy."""
     python = await (pythons.nearest(needs.python) if needs.python else pythons.choose(None))
     base = await python_kit.make(python, kits)
     tools = await _tools(needs, python, base, kits)
@@ -87,7 +87,7 @@ def command(made: Sequence[Kit], script: str) -> tuple[str, ...]:
 
 
 def facts(made: Sequence[Kit]) -> dict[str, str]:
-    """Return facts to keep with the result: the Python, the one asked for if it differs, and the packages."""
+    """Return facts to keep with the result: the Python, the requested one if it differs, and the packages."""
     tools, wheels, _ = made
     told = dict(line.split("=", 1) for line in (tools.source / "facts").read_text().splitlines())
     return {**told, "packages": wheel_kit.resolved_versions(wheels)[:_MOST_FACT]}

@@ -155,13 +155,13 @@ async def make(needs: ScriptNeeds, python: str, kits: Kits) -> Kit:
     key = f"wheels {_LAYOUT} {platform.machine()} {python} {own!r} {pip!r} {needs.has_project}"
 
     async def fill(folder: Path) -> None:
-        wheels = await _resolved(needs, python, kits)
+        wheels = await _resolve(needs, python, kits)
         (folder / FOLDER).mkdir()
         try:
             async with asyncio.timeout(FETCH_SECONDS):
                 await _fetch(wheels, kits.downloads("wheels"), folder / FOLDER)
         except TimeoutError as error:
-            raise _unfetched(f"it took longer than {FETCH_SECONDS:.0f} s") from error
+            raise _fetch_failure(f"it took longer than {FETCH_SECONDS:.0f} s") from error
         _write_index(folder / INDEX, wheels)
         (folder / _RESOLVED).write_text(" ".join(sorted(_version(wheel) for wheel in wheels)))
 
@@ -191,16 +191,16 @@ def _version(wheel: _Wheel) -> str:
     return f"{name}=={version}"
 
 
-async def _resolved(needs: ScriptNeeds, python: str, kits: Kits) -> list[_Wheel]:
+async def _resolve(needs: ScriptNeeds, python: str, kits: Kits) -> list[_Wheel]:
     """Return the wheels that are needed, without repetition."""
     own = tuple(
         requirement for requirement in needs.requirements if requirement not in needs.pip_requirements
     )
     wheels: dict[str, _Wheel] = {}
     if own:
-        wheels |= await _asked(own, _Question(python), kits)
+        wheels |= await _resolve_together(own, _Question(python), kits)
     if needs.has_project and needs.requirements:
-        wheels |= await _asked(needs.requirements, _Question(python, ("--universal",)), kits)
+        wheels |= await _resolve_together(needs.requirements, _Question(python, ("--universal",)), kits)
     if needs.pip_requirements:
         wheels |= await _of_any(needs.pip_requirements, python, kits)
     return list(wheels.values())
@@ -208,33 +208,33 @@ async def _resolved(needs: ScriptNeeds, python: str, kits: Kits) -> list[_Wheel]
 
 async def _of_any(wanted: tuple[str, ...], python: str, kits: Kits) -> dict[str, _Wheel]:
     """Resolve for the kit's own Python and every version an image may have; skip versions that fail."""
-    questions = [_Question(each, ("--python-platform", _ELSEWHERE)) for each in PIP_PYTHONS]
+    questions = [_Question(pip_python, ("--python-platform", _ELSEWHERE)) for pip_python in PIP_PYTHONS]
     turns = asyncio.Semaphore(_AT_ONCE)
 
     async def one(question: _Question) -> dict[str, _Wheel] | ScorerFailed:
         async with turns:
             try:
-                return await _compiled(wanted, question, kits)
+                return await _compile(wanted, question, kits)
             except ScorerFailed as error:
                 return error
 
     answers = await asyncio.gather(*(one(each) for each in (_Question(python), *questions)))
     good = [answer for answer in answers if not isinstance(answer, ScorerFailed)]
     if not good:
-        return await _asked(wanted, _Question(python), kits)
+        return await _resolve_together(wanted, _Question(python), kits)
     return {name: wheel for answer in good for name, wheel in answer.items()}
 
 
-async def _asked(wanted: tuple[str, ...], question: _Question, kits: Kits) -> dict[str, _Wheel]:
+async def _resolve_together(wanted: tuple[str, ...], question: _Question, kits: Kits) -> dict[str, _Wheel]:
     """Resolve requirements together; one by one if they contradict each other or one has only a source."""
     try:
-        return await _compiled(wanted, question, kits)
+        return await _compile(wanted, question, kits)
     except ScorerFailed as error:
         if len(wanted) < 2:
             return await _as_source(wanted[0], question, kits, error)
     wheels: dict[str, _Wheel] = {}
     for requirement in wanted:
-        wheels |= await _asked((requirement,), question, kits)
+        wheels |= await _resolve_together((requirement,), question, kits)
     return wheels
 
 
@@ -248,11 +248,11 @@ async def _as_source(wanted: str, question: _Question, kits: Kits, reason: Score
         if found is None:
             raise reason
         source = _Wheel(_file_name(found.name), found.source, found.digest)
-        needs = await needs_of_source(await _kept(source, client, kits.downloads("wheels")))
-    return {source.name: source, **(await _compiled(needs, question, kits) if needs else {})}
+        needs = await needs_of_source(await _stored_wheel(source, client, kits.downloads("wheels")))
+    return {source.name: source, **(await _compile(needs, question, kits) if needs else {})}
 
 
-async def _compiled(wanted: tuple[str, ...], question: _Question, kits: Kits) -> dict[str, _Wheel]:
+async def _compile(wanted: tuple[str, ...], question: _Question, kits: Kits) -> dict[str, _Wheel]:
     """Resolve requirements by `uv`; return the wheels by name. Without a network, uv's own cache is used."""
     uv = await asyncio.to_thread(programs.find, "uv")
     with TemporaryDirectory() as folder:
@@ -265,7 +265,7 @@ async def _compiled(wanted: tuple[str, ...], question: _Question, kits: Kits) ->
         if status != 0 and _UNREACHED.search(said):
             status, _ = await packages.run((*command, "--offline"), place)
         if status != 0:
-            raise _unfetched(
+            raise _fetch_failure(
                 f"{', '.join(wanted)[:500]} for Python {question.python}: uv says: {said.strip()}"
             )
         listed = tomllib.loads((place / "pylock.toml").read_text())
@@ -282,13 +282,13 @@ def _wheels(package: Mapping[str, Any], folder: Path) -> list[_Wheel]:
         name = wheel.get("name") or unquote(PurePosixPath(urlsplit(source).path).name)
         wheels.append(_Wheel(_file_name(name), source, wheel.get("hashes", {}).get("sha256")))
     if not wheels:
-        raise _unfetched(f"{package.get('name')} has no wheel")
+        raise _fetch_failure(f"{package.get('name')} has no wheel")
     return [wheel for wheel in wheels if _is_of_use(wheel.name)] or wheels[:1]
 
 
 def _file_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise _unfetched(f"the index names a wheel {name[:100]!r}")
+        raise _fetch_failure(f"the index names a wheel {name[:100]!r}")
     return name
 
 
@@ -302,14 +302,14 @@ async def _fetch(wheels: Iterable[_Wheel], kept: Path, into: Path) -> None:
     left = MOST_BYTES
     async with httpx.AsyncClient(follow_redirects=True, timeout=60.0) as client:
         for wheel in wheels:
-            source = await _kept(wheel, client, kept)
+            source = await _stored_wheel(wheel, client, kept)
             left -= source.stat().st_size
             if left < 0:
-                raise _unfetched(f"the wheels take more than {MOST_BYTES} bytes")
+                raise _fetch_failure(f"the wheels take more than {MOST_BYTES} bytes")
             await asyncio.to_thread(shutil.copyfile, source, into / wheel.name)
 
 
-async def _kept(wheel: _Wheel, client: httpx.AsyncClient, folder: Path) -> Path:
+async def _stored_wheel(wheel: _Wheel, client: httpx.AsyncClient, folder: Path) -> Path:
     """Return the path of a wheel in the store; fetch it if it is missing."""
     place = folder / f"{wheel.digest}-{wheel.name}"
     if wheel.digest is None or not place.exists():
@@ -332,9 +332,9 @@ async def _get(wheel: _Wheel, client: httpx.AsyncClient, place: Path) -> None:
             await asyncio.to_thread(shutil.copyfile, unquote(path) if path != wheel.source else path, place)
         digest = await asyncio.to_thread(_digest, place)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        raise _unfetched(f"{wheel.name}: {str(error) or type(error).__name__}") from error
+        raise _fetch_failure(f"{wheel.name}: {str(error) or type(error).__name__}") from error
     if wheel.digest is not None and digest != wheel.digest:
-        raise _unfetched(f"{wheel.name} is not what the index promised: its digest is another")
+        raise _fetch_failure(f"{wheel.name} is not what the index promised: its digest is another")
 
 
 async def _download(wheel: _Wheel, client: httpx.AsyncClient, place: Path) -> None:
@@ -345,7 +345,7 @@ async def _download(wheel: _Wheel, client: httpx.AsyncClient, place: Path) -> No
         async for piece in answer.aiter_bytes(_PIECE):
             size += len(piece)
             if size > MOST_BYTES:
-                raise _unfetched(f"{wheel.name} takes more than {MOST_BYTES} bytes")
+                raise _fetch_failure(f"{wheel.name} takes more than {MOST_BYTES} bytes")
             await asyncio.to_thread(_append, place, piece)
 
 
@@ -359,7 +359,7 @@ def _digest(place: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _unfetched(reason: str) -> ScorerFailed:
+def _fetch_failure(reason: str) -> ScorerFailed:
     return ScorerFailed(
         f"the packages that the test script installs are not available: {reason}. The server fetches them "
         "once from the index that uv is set up with: give it a network, or name an index (UV_DEFAULT_INDEX) "

@@ -6,9 +6,9 @@ from typing import Any
 from benchyard.gateway.calls import TokenUsage
 from benchyard.gateway.dialects.values import fields
 from benchyard.gateway.dialects.values import text as word
-from benchyard.scripted_model.answers import ScriptedAnswer, text_parts
+from benchyard.scripted_model.replies import ScriptedReply, text_parts
 from benchyard.scripted_model.requests import ConversationMessage, ModelRequest, OfferedTool, items, text_of
-from benchyard.scripted_model.wires.base import ModelWire, ToldUsage, estimate_tokens, named_event
+from benchyard.scripted_model.wires.base import ModelWire, ReportedUsage, estimate_tokens, named_event
 
 _ERRORS = {
     400: "invalid_request_error",
@@ -42,31 +42,31 @@ class AnthropicWire(ModelWire):
             schema=fields(format["schema"]) if "schema" in format else None,
         )
 
-    def whole(self, asked: ModelRequest, answer: ScriptedAnswer) -> Any:
+    def whole(self, asked: ModelRequest, reply: ScriptedReply) -> Any:
         return {
-            **_message(asked, answer),
-            "content": [block for block, _ in _blocks(answer)],
-            "stop_reason": _stop(answer),
-            "usage": _usage(answer.usage),
+            **_message(asked, reply),
+            "content": [block for block, _ in _blocks(reply)],
+            "stop_reason": _stop(reply),
+            "usage": _usage(reply.usage),
         }
 
-    def events(self, asked: ModelRequest, answer: ScriptedAnswer) -> Iterator[bytes]:
+    def events(self, asked: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
         begun = {
-            **_message(asked, answer),
+            **_message(asked, reply),
             "content": [],
             "stop_reason": None,
-            "usage": _usage(_early(answer)),
+            "usage": _usage(_early(reply)),
         }
         yield named_event({"type": "message_start", "message": begun})
         yield named_event({"type": "ping"})
-        for index, (block, deltas) in enumerate(_blocks(answer)):
+        for index, (block, deltas) in enumerate(_blocks(reply)):
             at = {"index": index}
             yield named_event({"type": "content_block_start", **at, "content_block": _empty(block)})
             for delta in deltas:
                 yield named_event({"type": "content_block_delta", **at, "delta": delta})
             yield named_event({"type": "content_block_stop", **at})
-        ended = {"stop_reason": _stop(answer), "stop_sequence": None}
-        yield named_event({"type": "message_delta", "delta": ended, "usage": _usage(answer.usage)})
+        ended = {"stop_reason": _stop(reply), "stop_sequence": None}
+        yield named_event({"type": "message_delta", "delta": ended, "usage": _usage(reply.usage)})
         yield named_event({"type": "message_stop"})
 
     def error(self, status: int, message: str) -> Any:
@@ -77,8 +77,8 @@ class AnthropicWire(ModelWire):
             "request_id": "req_scripted",
         }
 
-    def told(self, asked: ModelRequest, answer: ScriptedAnswer) -> ToldUsage:
-        return ToldUsage(answer.usage, _early(answer) if asked.streams else None, followers=1)
+    def reported_usage(self, asked: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
+        return ReportedUsage(reply.usage, _early(reply) if asked.streams else None, followers=1)
 
 
 def _turns(body: Mapping[str, Any]) -> Iterator[ConversationMessage]:
@@ -104,9 +104,9 @@ def _tools(body: Mapping[str, Any]) -> Iterator[OfferedTool]:
             yield OfferedTool(name, fields(tool.get("input_schema")))
 
 
-def _message(asked: ModelRequest, answer: ScriptedAnswer) -> dict[str, Any]:
+def _message(asked: ModelRequest, reply: ScriptedReply) -> dict[str, Any]:
     return {
-        "id": f"msg_{answer.number:08d}",
+        "id": f"msg_{reply.number:08d}",
         "type": "message",
         "role": "assistant",
         "model": asked.model,
@@ -114,12 +114,12 @@ def _message(asked: ModelRequest, answer: ScriptedAnswer) -> dict[str, Any]:
     }
 
 
-def _stop(answer: ScriptedAnswer) -> str:
-    return "tool_use" if answer.calls else "end_turn"
+def _stop(reply: ScriptedReply) -> str:
+    return "tool_use" if reply.calls else "end_turn"
 
 
-def _early(answer: ScriptedAnswer) -> TokenUsage:
-    usage = answer.usage
+def _early(reply: ScriptedReply) -> TokenUsage:
+    usage = reply.usage
     early = min(_EARLY_OUTPUT, usage.output_tokens)
     return TokenUsage(usage.input_tokens, early, usage.cached_tokens, usage.cache_write_tokens)
 
@@ -137,16 +137,16 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
     return told
 
 
-def _blocks(answer: ScriptedAnswer) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Yield each block of an answer, with its deltas."""
-    if text := answer.reasoning:
+def _blocks(reply: ScriptedReply) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Yield each block of a reply, with its deltas."""
+    if text := reply.reasoning:
         deltas = [{"type": "thinking_delta", "thinking": part} for part in text_parts(text)]
         signed = {"type": "signature_delta", "signature": _SIGNATURE}
         yield {"type": "thinking", "thinking": text, "signature": _SIGNATURE}, [*deltas, signed]
-    if answer.text or not answer.calls:
-        deltas = [{"type": "text_delta", "text": part} for part in text_parts(answer.text)]
-        yield {"type": "text", "text": answer.text}, deltas
-    for call in answer.calls:
+    if reply.text or not reply.calls:
+        deltas = [{"type": "text_delta", "text": part} for part in text_parts(reply.text)]
+        yield {"type": "text", "text": reply.text}, deltas
+    for call in reply.calls:
         block = {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
         yield (
             block,

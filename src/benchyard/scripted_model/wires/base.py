@@ -1,4 +1,4 @@
-"""The contract of a wire: how requests are read and answers written in one dialect."""
+"""The contract of a wire: how requests are read and replies written in one dialect."""
 
 import json
 from abc import ABC, abstractmethod
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from benchyard.gateway.calls import TokenUsage
-from benchyard.scripted_model.answers import ScriptedAnswer
+from benchyard.scripted_model.replies import ScriptedReply
 from benchyard.scripted_model.requests import ModelRequest
 
 
 @dataclass(frozen=True)
-class ToldUsage:
-    """The usage reported by an answer: all of it, and the part sent at the beginning of a stream."""
+class ReportedUsage:
+    """The usage reported by a reply: all of it, and the part sent at the beginning of a stream."""
 
     usage: TokenUsage | None
     early: TokenUsage | None = None
@@ -22,7 +22,7 @@ class ToldUsage:
 
 
 class ModelWire(ABC):
-    """A dialect of requests and answers."""
+    """A dialect of requests and replies."""
 
     name: ClassVar[str]
     stream_type: ClassVar[str] = "text/event-stream"
@@ -32,20 +32,20 @@ class ModelWire(ABC):
         """Read a request; its body had `size` bytes."""
 
     @abstractmethod
-    def whole(self, asked: ModelRequest, answer: ScriptedAnswer) -> Any:
-        """Return the body of an answer that is not a stream."""
+    def whole(self, asked: ModelRequest, reply: ScriptedReply) -> Any:
+        """Return the body of a reply that is not a stream."""
 
     @abstractmethod
-    def events(self, asked: ModelRequest, answer: ScriptedAnswer) -> Iterator[bytes]:
+    def events(self, asked: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
         """Yield the events of a stream, in their form on the wire."""
 
     @abstractmethod
     def error(self, status: int, message: str) -> Any:
-        """Return the body of an answer that reports an error."""
+        """Return the body of a reply that reports an error."""
 
-    def told(self, asked: ModelRequest, answer: ScriptedAnswer) -> ToldUsage:
-        """Return the usage that this answer reports."""
-        return ToldUsage(answer.usage)
+    def reported_usage(self, asked: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
+        """Return the usage that this reply reports."""
+        return ReportedUsage(reply.usage)
 
 
 def to_json(value: Any) -> bytes:
@@ -59,7 +59,7 @@ def data_event(value: Any) -> bytes:
 
 
 def named_event(value: Mapping[str, Any]) -> bytes:
-    """Return an event whose name is its `type`."""
+    """Return an event with its `type` as its name."""
     return f"event: {value['type']}\n".encode() + data_event(value)
 
 
@@ -77,7 +77,7 @@ _ERRORS = {
 
 
 def openai_error(status: int, message: str) -> Any:
-    """Return the body of an answer that reports an error."""
+    """Return the body of a reply that reports an error."""
     default = ("server_error", "server_error") if status >= 500 else ("invalid_request_error", None)
     kind, code = _ERRORS.get(status, default)
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}

@@ -7,11 +7,11 @@ from typing import Any
 from benchyard.gateway.calls import TokenUsage
 from benchyard.gateway.dialects.values import fields
 from benchyard.gateway.dialects.values import text as word
-from benchyard.scripted_model import answers
-from benchyard.scripted_model.answers import ScriptedAnswer, ScriptedToolCall, text_parts
+from benchyard.scripted_model import replies
+from benchyard.scripted_model.replies import ScriptedReply, ScriptedToolCall, text_parts
 from benchyard.scripted_model.requests import ConversationMessage, ModelRequest, OfferedTool, items, text_of
 from benchyard.scripted_model.wires import base
-from benchyard.scripted_model.wires.base import ModelWire, ToldUsage, data_event
+from benchyard.scripted_model.wires.base import ModelWire, ReportedUsage, data_event
 
 _DONE = b"data: [DONE]\n\n"
 
@@ -30,46 +30,46 @@ class ChatWire(ModelWire):
             tools=tuple(_tools(body)),
             body=body,
             # Counted by its texts: a gateway's additions to a request change no token of the prompt.
-            input_tokens=sum(map(answers.count_tokens, answers.chat_prompt(body))),
+            input_tokens=sum(map(replies.count_tokens, replies.chat_prompt(body))),
             session=word(body.get("prompt_cache_key")),
             schema=fields(schema["schema"]) if "schema" in schema else None,
         )
 
-    def whole(self, asked: ModelRequest, answer: ScriptedAnswer) -> Any:
-        message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": None}
-        if answer.reasoning:
-            message["reasoning_content"] = answer.reasoning
-        if answer.calls:
-            message["tool_calls"] = [_call(call) for call in answer.calls]
-        said = [text for _, text in _deltas(answer)]
+    def whole(self, asked: ModelRequest, reply: ScriptedReply) -> Any:
+        message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": None}
+        if reply.reasoning:
+            message["reasoning_content"] = reply.reasoning
+        if reply.calls:
+            message["tool_calls"] = [_call(call) for call in reply.calls]
+        said = [text for _, text in _deltas(reply)]
         return {
-            **_head(asked, answer, "chat.completion"),
+            **_head(asked, reply, "chat.completion"),
             **_prompt_ids(asked),
             "choices": [
-                {"index": 0, "message": message, "finish_reason": _finish(answer), **_tokens(asked, said)}
+                {"index": 0, "message": message, "finish_reason": _finish(reply), **_tokens(asked, said)}
             ],
-            "usage": _usage(answer.usage),
+            "usage": _usage(reply.usage),
         }
 
-    def events(self, asked: ModelRequest, answer: ScriptedAnswer) -> Iterator[bytes]:
-        head = _head(asked, answer, "chat.completion.chunk")
+    def events(self, asked: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
+        head = _head(asked, reply, "chat.completion.chunk")
         first = {"role": "assistant", "content": ""}
         begun = {"index": 0, "delta": first, "finish_reason": None}
         yield data_event({**head, **_prompt_ids(asked), "choices": [begun]})
-        for delta, text in _deltas(answer):
+        for delta, text in _deltas(reply):
             choice = {"index": 0, "delta": delta, "finish_reason": None, **_tokens(asked, [text])}
             yield data_event({**head, "choices": [choice]})
-        ended = {"index": 0, "delta": {}, "finish_reason": _finish(answer)}
+        ended = {"index": 0, "delta": {}, "finish_reason": _finish(reply)}
         yield data_event({**head, "choices": [ended]})
         if _tells_usage(asked):
-            yield data_event({**head, "choices": [], "usage": _usage(answer.usage)})
+            yield data_event({**head, "choices": [], "usage": _usage(reply.usage)})
         yield _DONE
 
     def error(self, status: int, message: str) -> Any:
         return base.openai_error(status, message)
 
-    def told(self, asked: ModelRequest, answer: ScriptedAnswer) -> ToldUsage:
-        return ToldUsage(answer.usage if _tells_usage(asked) else None, followers=1)
+    def reported_usage(self, asked: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
+        return ReportedUsage(reply.usage if _tells_usage(asked) else None, followers=1)
 
 
 def _tells_usage(asked: ModelRequest) -> bool:
@@ -96,17 +96,17 @@ def _tools(body: Mapping[str, Any]) -> Iterator[OfferedTool]:
             yield OfferedTool(name, fields(function.get("parameters")))
 
 
-def _head(asked: ModelRequest, answer: ScriptedAnswer, kind: str) -> dict[str, Any]:
+def _head(asked: ModelRequest, reply: ScriptedReply, kind: str) -> dict[str, Any]:
     return {
-        "id": f"chatcmpl-{answer.number:08d}",
+        "id": f"chatcmpl-{reply.number:08d}",
         "object": kind,
         "created": int(time.time()),
         "model": asked.model,
     }
 
 
-def _finish(answer: ScriptedAnswer) -> str:
-    return "tool_calls" if answer.calls else "stop"
+def _finish(reply: ScriptedReply) -> str:
+    return "tool_calls" if reply.calls else "stop"
 
 
 def _call(call: ScriptedToolCall) -> dict[str, Any]:
@@ -114,14 +114,14 @@ def _call(call: ScriptedToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _deltas(answer: ScriptedAnswer) -> Iterator[tuple[dict[str, Any], str]]:
+def _deltas(reply: ScriptedReply) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield the pieces of a stream, each with the text that the model wrote for it."""
-    for part in text_parts(answer.reasoning):
+    for part in text_parts(reply.reasoning):
         yield {"reasoning_content": part}, part
-    for part in text_parts(answer.text):
+    for part in text_parts(reply.text):
         yield {"content": part}, part
-    for index, call in enumerate(answer.calls):
-        text = answers.call_text(call.name, call.written)
+    for index, call in enumerate(reply.calls):
+        text = replies.call_text(call.name, call.written)
         begun = {**_call(call), "function": {"name": call.name, "arguments": ""}}
         yield {"tool_calls": [{"index": index, **begun}]}, text
         for part in text_parts(call.written):
@@ -131,7 +131,7 @@ def _deltas(answer: ScriptedAnswer) -> Iterator[tuple[dict[str, Any], str]]:
 def _prompt_ids(asked: ModelRequest) -> dict[str, Any]:
     if asked.body.get("return_token_ids") is not True:
         return {}
-    return {"prompt_token_ids": answers.token_ids(answers.chat_prompt(asked.body))}
+    return {"prompt_token_ids": replies.token_ids(replies.chat_prompt(asked.body))}
 
 
 def _tokens(asked: ModelRequest, said: list[str]) -> dict[str, Any]:
@@ -139,17 +139,17 @@ def _tokens(asked: ModelRequest, said: list[str]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if asked.body.get("logprobs") is True:
         fields["logprobs"] = {
-            "content": [_logprob(asked, token) for text in said for token in answers.split_tokens(text)]
+            "content": [_logprob(asked, token) for text in said for token in replies.split_tokens(text)]
         }
     if asked.body.get("return_token_ids") is True:
-        fields["token_ids"] = answers.token_ids(said)
+        fields["token_ids"] = replies.token_ids(said)
     return fields
 
 
 def _logprob(asked: ModelRequest, token: str) -> dict[str, Any]:
     fields = {
         "token": token,
-        "logprob": answers.token_logprob(token),
+        "logprob": replies.token_logprob(token),
         "bytes": list(token.encode(errors="replace")),
     }
     return {**fields, "top_logprobs": [fields] if asked.body.get("top_logprobs") else []}

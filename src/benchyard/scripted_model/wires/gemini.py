@@ -9,9 +9,9 @@ from urllib.parse import unquote
 from benchyard.gateway.calls import TokenUsage
 from benchyard.gateway.dialects.values import fields
 from benchyard.gateway.dialects.values import text as word
-from benchyard.scripted_model.answers import ScriptedAnswer, text_parts
+from benchyard.scripted_model.replies import ScriptedReply, text_parts
 from benchyard.scripted_model.requests import ConversationMessage, ModelRequest, OfferedTool, items
-from benchyard.scripted_model.wires.base import ModelWire, ToldUsage, data_event, estimate_tokens, to_json
+from benchyard.scripted_model.wires.base import ModelWire, ReportedUsage, data_event, estimate_tokens, to_json
 
 _STATUS = {
     400: "INVALID_ARGUMENT",
@@ -46,18 +46,18 @@ class GeminiWire(ModelWire):
             schema=fields(next(filter(None, schemas), {"type": "object"})) if is_json else None,
         )
 
-    def whole(self, asked: ModelRequest, answer: ScriptedAnswer) -> Any:
-        return _response(asked, answer, list(_parts(answer)), is_last=True)
+    def whole(self, asked: ModelRequest, reply: ScriptedReply) -> Any:
+        return _response(asked, reply, list(_parts(reply)), is_last=True)
 
-    def events(self, asked: ModelRequest, answer: ScriptedAnswer) -> Iterator[bytes]:
-        return map(data_event, _pieces(asked, answer))
+    def events(self, asked: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
+        return map(data_event, _pieces(asked, reply))
 
     def error(self, status: int, message: str) -> Any:
         word = _STATUS.get(status, "UNKNOWN")
         return {"error": {"code": status, "message": message, "status": word}}
 
-    def told(self, asked: ModelRequest, answer: ScriptedAnswer) -> ToldUsage:
-        return ToldUsage(replace(answer.usage, cache_write_tokens=0))
+    def reported_usage(self, asked: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
+        return ReportedUsage(replace(reply.usage, cache_write_tokens=0))
 
 
 class GeminiArrayWire(GeminiWire):
@@ -65,16 +65,16 @@ class GeminiArrayWire(GeminiWire):
 
     stream_type = "application/json"
 
-    def events(self, asked: ModelRequest, answer: ScriptedAnswer) -> Iterator[bytes]:
-        for index, piece in enumerate(_pieces(asked, answer)):
+    def events(self, asked: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
+        for index, piece in enumerate(_pieces(asked, reply)):
             yield (b",\r\n" if index else b"[") + to_json(piece)
         yield b"]"
 
 
-def _pieces(asked: ModelRequest, answer: ScriptedAnswer) -> Iterator[dict[str, Any]]:
-    single = [[part] for part in _parts(answer, is_split=True)]
+def _pieces(asked: ModelRequest, reply: ScriptedReply) -> Iterator[dict[str, Any]]:
+    single = [[part] for part in _parts(reply, is_split=True)]
     for index, each in enumerate(single):
-        yield _response(asked, answer, each, is_last=index == len(single) - 1)
+        yield _response(asked, reply, each, is_last=index == len(single) - 1)
 
 
 def _turns(body: Mapping[str, Any]) -> Iterator[ConversationMessage]:
@@ -103,26 +103,26 @@ def _tools(body: Mapping[str, Any]) -> Iterator[OfferedTool]:
                 yield OfferedTool(name, schema)
 
 
-def _parts(answer: ScriptedAnswer, *, is_split: bool = False) -> Iterator[dict[str, Any]]:
-    for text in text_parts(answer.reasoning) if is_split else filter(None, [answer.reasoning]):
+def _parts(reply: ScriptedReply, *, is_split: bool = False) -> Iterator[dict[str, Any]]:
+    for text in text_parts(reply.reasoning) if is_split else filter(None, [reply.reasoning]):
         yield {"text": text, "thought": True}
-    for text in text_parts(answer.text) if is_split else filter(None, [answer.text]):
+    for text in text_parts(reply.text) if is_split else filter(None, [reply.text]):
         yield {"text": text}
-    for call in answer.calls:
+    for call in reply.calls:
         call_fields = {"id": call.id, "name": call.name, "args": dict(call.arguments)}
         yield {"functionCall": call_fields, "thoughtSignature": _SIGNATURE}
-    if not answer.text and not answer.calls:
+    if not reply.text and not reply.calls:
         yield {"text": ""}
 
 
 def _response(
-    asked: ModelRequest, answer: ScriptedAnswer, found: list[dict[str, Any]], *, is_last: bool
+    asked: ModelRequest, reply: ScriptedReply, found: list[dict[str, Any]], *, is_last: bool
 ) -> dict[str, Any]:
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": found}, "index": 0}
-    fields: dict[str, Any] = {"modelVersion": asked.model, "responseId": f"resp_{answer.number:08d}"}
+    fields: dict[str, Any] = {"modelVersion": asked.model, "responseId": f"resp_{reply.number:08d}"}
     if is_last:
         candidate["finishReason"] = "STOP"
-        fields["usageMetadata"] = _usage(answer.usage)
+        fields["usageMetadata"] = _usage(reply.usage)
     return {"candidates": [candidate], **fields}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from benchyard.gateway.calls import TokenUsage
 from benchyard.gateway.dialects.values import fields
 from benchyard.gateway.dialects.values import text as word
-from benchyard.scripted_model.answers import ScriptedAnswer, text_parts
+from benchyard.scripted_model.replies import ScriptedReply, text_parts
 from benchyard.scripted_model.requests import ConversationMessage, ModelRequest, OfferedTool, items, text_of
 from benchyard.scripted_model.wires import base
 from benchyard.scripted_model.wires.base import ModelWire, estimate_tokens, named_event
@@ -35,18 +35,18 @@ class ResponsesWire(ModelWire):
             schema=fields(format["schema"]) if "schema" in format else None,
         )
 
-    def whole(self, asked: ModelRequest, answer: ScriptedAnswer) -> Any:
-        output = [_item(item, "completed") for item in _items(answer)]
+    def whole(self, asked: ModelRequest, reply: ScriptedReply) -> Any:
+        output = [_item(item, "completed") for item in _items(reply)]
         return {
-            **_response(asked, answer),
+            **_response(asked, reply),
             "status": "completed",
             "completed_at": int(time.time()),
             "output": output,
-            "usage": _usage(answer.usage),
+            "usage": _usage(reply.usage),
         }
 
-    def events(self, asked: ModelRequest, answer: ScriptedAnswer) -> Iterator[bytes]:
-        for number, event in enumerate(_events(asked, answer, self.whole(asked, answer))):
+    def events(self, asked: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
+        for number, event in enumerate(_events(asked, reply, self.whole(asked, reply))):
             yield named_event({**event, "sequence_number": number})
 
     def error(self, status: int, message: str) -> Any:
@@ -96,9 +96,9 @@ def _tool(tool: Mapping[str, Any]) -> OfferedTool:
     return OfferedTool(word(tool.get("name")), fields(tool.get("parameters")), tool.get("type") == "custom")
 
 
-def _response(asked: ModelRequest, answer: ScriptedAnswer) -> dict[str, Any]:
+def _response(asked: ModelRequest, reply: ScriptedReply) -> dict[str, Any]:
     return {
-        "id": f"resp_{answer.number:08d}",
+        "id": f"resp_{reply.number:08d}",
         "object": "response",
         "created_at": int(time.time()),
         "status": "in_progress",
@@ -132,19 +132,19 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
     }
 
 
-def _items(answer: ScriptedAnswer) -> Iterator[_Event]:
-    if answer.reasoning:
-        summary = {"type": "summary_text", "text": answer.reasoning}
-        yield {"type": "reasoning", "id": f"rs_{answer.number:08d}", "summary": [summary]}
-    if answer.text or not answer.calls:
-        part = {"type": "output_text", "text": answer.text, "annotations": [], "logprobs": []}
+def _items(reply: ScriptedReply) -> Iterator[_Event]:
+    if reply.reasoning:
+        summary = {"type": "summary_text", "text": reply.reasoning}
+        yield {"type": "reasoning", "id": f"rs_{reply.number:08d}", "summary": [summary]}
+    if reply.text or not reply.calls:
+        part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
         yield {
             "type": "message",
-            "id": f"msg_{answer.number:08d}",
+            "id": f"msg_{reply.number:08d}",
             "role": "assistant",
             "content": [part],
         }
-    for call in answer.calls:
+    for call in reply.calls:
         said = {"id": f"item_{call.id}", "call_id": call.id, "name": call.name}
         if call.code is None:
             yield {"type": "function_call", **said, "arguments": call.written}
@@ -156,11 +156,11 @@ def _item(item: Mapping[str, Any], status: str) -> _Event:
     return dict(item) if item["type"] == "reasoning" else {**item, "status": status}
 
 
-def _events(asked: ModelRequest, answer: ScriptedAnswer, whole: Any) -> Iterator[_Event]:
-    begun = _response(asked, answer)
+def _events(asked: ModelRequest, reply: ScriptedReply, whole: Any) -> Iterator[_Event]:
+    begun = _response(asked, reply)
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
-    for index, item in enumerate(_items(answer)):
+    for index, item in enumerate(_items(reply)):
         at = {"output_index": index}
         emptied = {"content": [], "summary": [], "arguments": "", "input": ""}
         empty = {**item, **{key: value for key, value in emptied.items() if key in item}}

@@ -74,7 +74,7 @@ class ChangeContract(DriverSuite):
     """Marks of disks, and the differences since."""
 
     @contract(Capability.SNAPSHOTS, Capability.IMAGES)
-    async def test_every_change_is_told_and_nothing_else(self, yard: DriverFixture) -> None:
+    async def test_every_change_is_reported_and_nothing_else(self, yard: DriverFixture) -> None:
         first = await yard.devbox()
         await yard.text(first, "touch /etc/restored /etc/edited /etc/removed")
         layers = yard.on_top(await yard.layer(first))
@@ -95,7 +95,7 @@ class ChangeContract(DriverSuite):
         assert aside["total"] == len(aside["changes"])
 
     @contract(Capability.SNAPSHOTS, Capability.IMAGES)
-    async def test_a_folder_that_was_replaced_is_told(self, yard: DriverFixture) -> None:
+    async def test_a_replaced_folder_is_reported(self, yard: DriverFixture) -> None:
         first = await yard.devbox()
         await yard.text(first, "mkdir -p /base/old /base/other; touch /base/old/a /base/old/b /base/other/c")
         devbox = await yard.devbox(rootfs=yard.on_top(await yard.layer(first)))

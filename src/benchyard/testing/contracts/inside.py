@@ -124,7 +124,7 @@ class InsideContract(DriverSuite):
         assert await yard.text(devbox, "echo alive") == "alive"
 
     @contract()
-    async def test_opened_files_are_told(self, yard: DriverFixture) -> None:
+    async def test_opened_files_are_reported(self, yard: DriverFixture) -> None:
         devbox = await yard.devbox()
         home = await yard.text(devbox, "pwd")
         await yard.text(devbox, _FILES)

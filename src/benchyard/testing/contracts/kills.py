@@ -159,7 +159,7 @@ class KillContract(DriverSuite):
         for name in TRICKS:
             script = "{0} & read _; kill -9 $PPID; sleep 600"
             trick = await _begin(yard, devbox, name, script, attach_stdin=True)
-            # Not asked whether it arrived: the process that would answer may be dead by then.
+            # Without a check of its arrival: the process that would answer may be dead by then.
             await yard.driver.control(devbox, trick.command.id, Stdin(close=True))
             assert (await yard.finish(trick.command)).status.exit_status == 137, name
             await eventually(lambda trick=trick: not trick.is_left(), f"the end of {name}")  # type: ignore[misc]

@@ -242,7 +242,7 @@ class TracingContract(DriverSuite):
             assert await yard.text(devbox, "echo goes on") == "goes on"
 
     @contract(Capability.OUT_OF_REACH)
-    async def test_what_was_left_behind_reaches_everything_while_tracing_is_allowed(
+    async def test_processes_left_behind_reach_everything_while_tracing_is_allowed(
         self, yard: DriverFixture
     ) -> None:
         devbox = await _devbox(yard)

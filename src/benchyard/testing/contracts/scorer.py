@@ -432,7 +432,7 @@ def kits_of(yard: DriverFixture) -> Kits:
 
 
 class PrintingContract(ScorerContract):
-    """Duties of scorers whose script prints the score: any last line is possible."""
+    """Duties of scorers with a script that prints the score: any last line is possible."""
 
     scripts: ClassVar[LanguageScripts]
 
@@ -441,7 +441,7 @@ class PrintingContract(ScorerContract):
         raise NotImplementedError
 
     def passes(self) -> GradingCase:
-        """Return a case whose script looks at a file."""
+        """Return a case with a script that looks at a file."""
         return GradingCase(
             self.script(self.scripts.reads).fields, {"answer": "0.75\n"}, 0.75, self._registered()
         )
@@ -459,7 +459,9 @@ class PrintingContract(ScorerContract):
         assert dict(zip(SCORES, await self.scores(yard, *cases), strict=True)) == SCORES
 
     @contract()
-    async def test_a_last_line_that_is_no_score_is_an_error_with_that_line(self, yard: DriverFixture) -> None:
+    async def test_a_last_line_that_is_not_a_score_is_an_error_with_that_line(
+        self, yard: DriverFixture
+    ) -> None:
         cases = [self.script(self.scripts.programs[name]) for name in UNUSABLE]
         for (name, result), graded in zip(UNUSABLE.items(), await self.grade(yard, *cases), strict=True):
             assert isinstance(graded, ScorerFailed), (name, graded)
@@ -487,14 +489,14 @@ class PrintingContract(ScorerContract):
 
 
 class PassingContract(ScorerContract):
-    """Duties of scorers whose command passes by exiting with 0."""
+    """Duties of scorers with a command that passes by exiting with 0."""
 
     def command(self, text: str) -> GradingCase:
         """Return a scorer that runs this command."""
         raise NotImplementedError
 
     def passes(self) -> GradingCase:
-        """Return a case whose command looks at a file."""
+        """Return a case with a command that looks at a file."""
         return GradingCase(self.command("grep -q yes answer").fields, {"answer": "yes\n"}, 1.0)
 
     def fails(self) -> GradingCase:

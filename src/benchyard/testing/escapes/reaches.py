@@ -32,7 +32,7 @@ def _machinery() -> list[int]:
     return found
 
 
-def _each_opened(paths: list[str], flags: int) -> str | None:
+def _open_any(paths: list[str], flags: int) -> str | None:
     opened = []
     for path in paths:
         try:
@@ -57,7 +57,7 @@ def trace_the_machinery(_facts: Facts) -> str | None:
 
 def open_the_memory_of_the_machinery(_facts: Facts) -> str | None:
     paths = [f"/proc/{pid}/mem" for pid in _machinery()]
-    return _each_opened(paths, os.O_RDONLY) or _each_opened(paths, os.O_RDWR)
+    return _open_any(paths, os.O_RDONLY) or _open_any(paths, os.O_RDWR)
 
 
 def read_the_memory_of_the_machinery(_facts: Facts) -> str | None:
@@ -98,7 +98,7 @@ def take_descriptors_of_the_machinery(_facts: Facts) -> str | None:
 
 def look_into_the_machinery(_facts: Facts) -> str | None:
     names = ("environ", "maps", "exe", "cwd", "root/etc/passwd", "fd/0", "ns/user", "ns/mnt", "auxv")
-    return _each_opened([f"/proc/{pid}/{name}" for pid in _machinery() for name in names], os.O_RDONLY)
+    return _open_any([f"/proc/{pid}/{name}" for pid in _machinery() for name in names], os.O_RDONLY)
 
 
 def see_what_is_open_in_the_machinery(_facts: Facts) -> str | None:
@@ -188,7 +188,7 @@ def write_to_proc(_facts: Facts) -> str | None:
         paths += [f"{folder}/{name}" for name in files]
     assert len(paths) > 100, "there is hardly anything in /proc"
     masked = {os.stat("/dev/null").st_rdev}
-    return _each_opened([path for path in paths if os.stat(path).st_rdev not in masked], os.O_WRONLY)
+    return _open_any([path for path in paths if os.stat(path).st_rdev not in masked], os.O_WRONLY)
 
 
 def read_what_proc_hides(_facts: Facts) -> str | None:
@@ -208,7 +208,7 @@ def write_to_control_groups(_facts: Facts) -> str | None:
     places = [line.split()[4] for line in mounts if " - cgroup" in line]
     if places:
         return f"control groups are mounted at {places}"
-    return _each_opened(
+    return _open_any(
         ["/sys/fs/cgroup/cgroup.procs", "/sys/kernel/uevent_helper", "/sys/power/state"], os.O_WRONLY
     )
 
@@ -291,7 +291,7 @@ def type_into_a_terminal_by_a_wide_number(_facts: Facts) -> str | None:
 
 
 def replace_the_hosts_python(_facts: Facts) -> str | None:
-    return _each_opened([f"/proc/{pid}/exe" for pid in _machinery()], os.O_WRONLY)
+    return _open_any([f"/proc/{pid}/exe" for pid in _machinery()], os.O_WRONLY)
 
 
 ATTEMPTS = [

@@ -17,14 +17,14 @@ _HDLC = 13
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int) -> int:
+def _require_success(result: int) -> int:
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result
 
 
 def attach_to_memory_of_the_host(facts: Facts) -> str | None:
-    return f"found segment {_checked(_libc.shmget(facts['memory_key'], 0, 0))}"
+    return f"found segment {_require_success(_libc.shmget(facts['memory_key'], 0, 0))}"
 
 
 def list_memory_of_others(_facts: Facts) -> str | None:
@@ -37,7 +37,7 @@ def list_memory_of_others(_facts: Facts) -> str | None:
 
 
 def open_a_queue_of_the_host(facts: Facts) -> str | None:
-    _checked(_libc.mq_open(facts["queue"].encode(), os.O_RDWR, 0, None))
+    _require_success(_libc.mq_open(facts["queue"].encode(), os.O_RDWR, 0, None))
     return "opened"
 
 

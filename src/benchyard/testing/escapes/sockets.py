@@ -33,14 +33,14 @@ def connect_to_a_socket_file(facts: Facts) -> str | None:
 
 
 def connect_to_the_hosts_loopback(facts: Facts) -> str | None:
-    return _connected([(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")], facts["ports"])
+    return _connect_any([(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")], facts["ports"])
 
 
 def connect_to_the_hosts_addresses(facts: Facts) -> str | None:
-    return _connected([(socket.AF_INET, address) for address in facts["addresses"]], facts["ports"])
+    return _connect_any([(socket.AF_INET, address) for address in facts["addresses"]], facts["ports"])
 
 
-def _connected(addresses: list[tuple[int, str]], ports: list[int]) -> str | None:
+def _connect_any(addresses: list[tuple[int, str]], ports: list[int]) -> str | None:
     for family, address in addresses:
         for port in ports:
             with socket.socket(family) as reach:

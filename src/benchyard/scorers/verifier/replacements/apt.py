@@ -20,16 +20,16 @@ def main(argv: list[str]) -> int:
     name = Path(argv[0]).name
     verb, packages = _read(argv[1:])
     if verb == "update":
-        return _said("lists of packages are not fetched: verification needs no network", 0)
+        return _report("lists of packages are not fetched: verification needs no network", 0)
     if verb != "install":
         return _real(own, name, argv[1:])
     missing = [package for package in packages if not _is_there(package, own)]
     if not missing:
-        return _said(f"already there: {' '.join(packages)}", 0)
+        return _report(f"already there: {' '.join(packages)}", 0)
     _real(own, name, ["update"])
     status = _real(own, name, argv[1:])
     if status != 0:
-        _said(
+        _report(
             f"could not be installed: {' '.join(missing)}. Add them to environment/Dockerfile of the task, "
             "or let its verifier have a network",
             status,
@@ -66,11 +66,11 @@ def _real(own: Path, name: str, words: list[str]) -> int:
     folders = [folder for folder in os.get_exec_path() if Path(folder) != own]
     program = shutil.which(name, path=os.pathsep.join(folders))
     if program is None:
-        return _said(f"this image has no {name}", _FAILED)
+        return _report(f"this image has no {name}", _FAILED)
     return subprocess.run([program, *words], check=False).returncode
 
 
-def _said(text: str, status: int) -> int:
+def _report(text: str, status: int) -> int:
     sys.stderr.write(f"verifier kit: {text}\n")
     return status
 

@@ -1,4 +1,4 @@
-"""Stands in for `uv` if the server lacks the Python asked for: names the nearest one instead."""
+"""Stands in for `uv` if the server lacks the requested Python: names the nearest one instead."""
 
 import os
 import re

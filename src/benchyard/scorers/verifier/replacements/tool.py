@@ -1,4 +1,4 @@
-"""Stands in for `uvx`: runs the tool in an environment whose programs start by their Python, not by a shell.
+"""Stands in for `uvx`: runs the tool in an environment with programs that start by their Python, not a shell.
 
 The real `uvx` makes relocatable environments, whose programs are started by `/bin/sh`.
 """

@@ -1,4 +1,4 @@
-"""Tables of baselines, and of webhooks with what they are told."""
+"""Tables of baselines, and of webhooks with their deliveries."""
 
 import sqlalchemy as sa
 from alembic import op

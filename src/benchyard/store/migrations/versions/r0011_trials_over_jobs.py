@@ -39,7 +39,7 @@ def _facts(connection: Connection) -> Iterator[dict[str, Any]]:
         own = select(trials.c.id, trials.c.body).where(trials.c.parent == job_id).order_by(trials.c.seq)
         for trial_id, text in connection.execute(own).all():
             trial = _parsed(text)
-            # Lists leave out what cannot be read.
+            # Lists leave out unreadable rows.
             if job and trial and "scenario_id" in trial:
                 yield _row(trial_id, job_id, trial, job)
 

@@ -1,4 +1,4 @@
-"""Answers of models, read from their recorded bytes, which may be hostile. Pure."""
+"""Replies of models, read from their recorded bytes, which may be hostile. Pure."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from benchyard.gateway.dialects.base import Dialect
 from benchyard.gateway.dialects.values import fields, items, parse_json, parse_json_list
 
 MOST_EVENT_BYTES = 64 * 1024**2
-"""Largest event, in bytes; the largest known ones carry a picture, or a whole answer once more."""
+"""Largest event, in bytes; the largest known ones carry a picture, or a whole reply once more."""
 _MARK = b"\xef\xbb\xbf"
 _QUIET = frozenset((b"event", b"id", b"retry"))
 """Fields that no dialect needs: each event's data names its own type."""
@@ -94,7 +94,7 @@ class EventReader:
 
 LONGEST_LINE = 500
 MOST_DECODED = 256 * 1024 * 1024
-"""Largest size to which a compressed answer or request may expand."""
+"""Largest size to which a compressed reply or request may expand."""
 READABLE_ENCODINGS = ("gzip", "deflate", "identity")
 """Encodings that can be decoded for the record."""
 READING_ERRORS = (
@@ -116,45 +116,43 @@ _ENDS = {
     "anthropic": ("message_stop",),
     "responses": ("response.completed", "response.incomplete", "response.failed"),
 }
-"""Events that end a stream; in other dialects the answer holds a finish reason."""
+"""Events that end a stream; in other dialects the reply holds a finish reason."""
 
 
 @dataclass(frozen=True)
-class AnswerContent:
-    """Parsed content of an answer."""
+class ReplyContent:
+    """Parsed content of a reply."""
 
     response: Any = None
     usage: TokenUsage | None = None
-    """Reported usage; an answer that broke off may have used more."""
+    """Reported usage; a reply that broke off may have used more."""
     error: str | None = None
     is_whole: bool = False
-    """True if the answer came to its end, so that its usage is complete."""
+    """True if the reply came to its end, so that its usage is complete."""
 
 
-def read_answer(
-    dialect: Dialect, status: int, kind: str, data: bytes, *, bare: bool = False
-) -> AnswerContent:
-    """Parse an answer of this status and content type; `bare` drops the content of a stream."""
+def read_answer(dialect: Dialect, status: int, kind: str, data: bytes, *, bare: bool = False) -> ReplyContent:
+    """Parse a reply of this status and content type; `bare` drops the content of a stream."""
     try:
         return _read_answer(dialect, status, kind, data, bare=bare)
     except READING_ERRORS as error:
         if status >= 400:
-            return AnswerContent(data.decode(errors="replace")[:LONGEST_LINE], error=f"HTTP {status}")
-        return AnswerContent(error=_line(f"the answer cannot be read: {type(error).__name__}: {error}"))
+            return ReplyContent(data.decode(errors="replace")[:LONGEST_LINE], error=f"HTTP {status}")
+        return ReplyContent(error=_line(f"the answer cannot be read: {type(error).__name__}: {error}"))
 
 
-def _read_answer(dialect: Dialect, status: int, kind: str, data: bytes, *, bare: bool) -> AnswerContent:
+def _read_answer(dialect: Dialect, status: int, kind: str, data: bytes, *, bare: bool) -> ReplyContent:
     if kind.startswith("text/event-stream"):
         return _of_stream(dialect, data, bare=bare)
     response = parse_json(data)
     if isinstance(response, list):
         response = dialect.whole(response) if status < 400 else next(iter(response), None)
     if status >= 400:
-        return AnswerContent(response, error=_line(f"HTTP {status}: {_reason(response)}"))
-    return AnswerContent(response, dialect.usage(response), is_whole=True)
+        return ReplyContent(response, error=_line(f"HTTP {status}: {_reason(response)}"))
+    return ReplyContent(response, dialect.usage(response), is_whole=True)
 
 
-def _of_stream(dialect: Dialect, data: bytes, *, bare: bool) -> AnswerContent:
+def _of_stream(dialect: Dialect, data: bytes, *, bare: bool) -> ReplyContent:
     heard, broken = _events(data)
     failed = None
     if b'"error"' in data or b"failed" in data:
@@ -162,12 +160,12 @@ def _of_stream(dialect: Dialect, data: bytes, *, bare: bool) -> AnswerContent:
     response = dialect.whole(dialect.bare(heard) if bare else heard)
     usage = dialect.usage(response)
     if failed is not None:
-        return AnswerContent(response, usage, _line(failed), is_whole=True)
+        return ReplyContent(response, usage, _line(failed), is_whole=True)
     if broken:
-        return AnswerContent(response, usage, "the stream is broken: a part of it is not an event")
+        return ReplyContent(response, usage, "the stream is broken: a part of it is not an event")
     if not _is_whole(dialect.name, heard):
-        return AnswerContent(response, usage, "the stream broke off")
-    return AnswerContent(response, usage, is_whole=True)
+        return ReplyContent(response, usage, "the stream broke off")
+    return ReplyContent(response, usage, is_whole=True)
 
 
 def _events(data: bytes) -> tuple[list[Any], int]:
@@ -205,7 +203,7 @@ def _is_last(event: Any) -> bool:
 
 
 def _reason(response: Any) -> str:
-    """Return the reason that a failed answer or event gives."""
+    """Return the reason that a failed reply or event gives."""
     reason = response
     for key in ("response", "error", "message"):
         if isinstance(reason, dict) and reason.get(key):

@@ -1,6 +1,6 @@
-"""Jobs for the runner of BigCodeBench answers; a program of the standard library alone, to be shipped.
+"""Input for the runner of BigCodeBench answers; a program of the standard library alone, to be shipped.
 
-python -I bigcodebench_job.py ITEM.json ANSWER JOB.json
+python -I bigcodebench_input.py ITEM.json ANSWER INPUT.json
 """
 
 import ast
@@ -18,8 +18,8 @@ _BLANKS = " \t"
 _FENCE = "```"
 
 
-def job(item: dict[str, Any], content: bytes) -> dict[str, Any]:
-    """Return the runner's job for an item (`code_prompt`, `test`, `entry_point`, `time_limit_sec`)."""
+def runner_input(item: dict[str, Any], content: bytes) -> dict[str, Any]:
+    """Return the input of the runner for an item (`code_prompt`, `test`, `entry_point`, `time_limit_sec`)."""
     solution = clean(content.decode(errors="replace"), item["entry_point"])
     return {
         "code": f"{item['code_prompt']}\n    pass\n{solution}",
@@ -72,12 +72,14 @@ def _is_code(text: str) -> bool:
 
 
 def main(item: str, answer: str, target: str) -> None:
-    """Write the job for an answer's file."""
+    """Write the input for an answer's file."""
     with Path(answer).open("rb") as file:
         content = file.read(MOST_ANSWER_BYTES + 1)
     if len(content) > MOST_ANSWER_BYTES:
         raise SystemExit(f"{answer} has more than {MOST_ANSWER_BYTES} bytes")
-    Path(target).write_text(json.dumps(job(json.loads(Path(item).read_bytes()), content)), encoding="utf-8")
+    Path(target).write_text(
+        json.dumps(runner_input(json.loads(Path(item).read_bytes()), content)), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

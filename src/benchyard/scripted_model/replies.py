@@ -1,4 +1,4 @@
-"""An answer of the model, in no dialect yet, and the made-up tokens it consists of."""
+"""A reply of the model, in no dialect yet, and the made-up tokens it consists of."""
 
 import json
 import zlib
@@ -49,16 +49,16 @@ def call_text(name: str, arguments: str) -> str:
 def chat_prompt(body: Mapping[str, Any]) -> list[str]:
     """Return the texts of a Chat request, in the order in which a model reads them.
 
-    The model's earlier messages stand in them as it wrote them, so that the prompt of one turn and its answer
+    The model's earlier messages stand in them as it wrote them, so that the prompt of one turn and its reply
     are the beginning of the prompt of the next.
     """
     texts = [json.dumps(body["tools"])] if body.get("tools") else []
     for message in items(body.get("messages")):
-        texts += [f"<{word(message.get('role'))}>", *_said(message)]
+        texts += [f"<{word(message.get('role'))}>", *_message_texts(message)]
     return [*texts, "<assistant>"]
 
 
-def _said(message: Mapping[str, Any]) -> list[str]:
+def _message_texts(message: Mapping[str, Any]) -> list[str]:
     texts = [text_of(message.get("content"))]
     for call in items(message.get("tool_calls")):
         function = fields(call.get("function"))
@@ -86,11 +86,11 @@ class ScriptedToolCall:
 
 
 @dataclass(frozen=True)
-class ScriptedAnswer:
-    """An answer of the model."""
+class ScriptedReply:
+    """A reply of the model."""
 
     number: int
-    """Counted from 1, in the order of answers; its ids are derived from it."""
+    """Counted from 1, in the order of replies; its ids are derived from it."""
     text: str = ""
     reasoning: str = ""
     calls: tuple[ScriptedToolCall, ...] = ()
@@ -98,8 +98,8 @@ class ScriptedAnswer:
 
 
 @dataclass(frozen=True)
-class AnswerParts:
-    """The parts of an answer, before its usage is known."""
+class ReplyParts:
+    """The parts of a reply, before its usage is known."""
 
     text: str = ""
     reasoning: str = ""
@@ -112,8 +112,8 @@ class AnswerParts:
         return count_tokens(self.text) + sum(map(count_tokens, calls))
 
 
-def make_answer(number: int, said: AnswerParts, usage: StepUsage, input_tokens: int) -> ScriptedAnswer:
-    """Make an answer with its usage: as the step says, and counted where the step does not say."""
+def make_reply(number: int, said: ReplyParts, usage: StepUsage, input_tokens: int) -> ScriptedReply:
+    """Make a reply with its usage: as the step says, and counted where the step does not say."""
     cached, cache_written = usage.cached_tokens, usage.cache_write_tokens
     thought = usage.reasoning_tokens
     if thought is None:
@@ -121,7 +121,7 @@ def make_answer(number: int, said: AnswerParts, usage: StepUsage, input_tokens: 
         thought = counted if usage.output_tokens is None else min(counted, usage.output_tokens)
     taken = usage.input_tokens
     given = usage.output_tokens
-    return ScriptedAnswer(
+    return ScriptedReply(
         number,
         said.text,
         said.reasoning,
