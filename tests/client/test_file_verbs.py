@@ -21,6 +21,7 @@ from benchyard.client.benchmark_files.results import (
 )
 from benchyard.client.benchmark_files.templates import new_scenario
 from benchyard.errors import NotFound, UsageError
+from benchyard.models.devboxes import DevboxRequest
 from benchyard.models.jobs import JobRequest
 from benchyard.models.scenarios import ScenarioView
 from benchyard.models.snapshots import SnapshotRequest
@@ -57,7 +58,7 @@ def test_new_folders_can_be_pushed(client: Client, tmp_path: Path) -> None:
 
 
 def test_a_new_folder_begins_with_a_snapshot(client: Client, tmp_path: Path) -> None:
-    devbox = client.devboxes.create_and_await_running(name=unique("prepared"))
+    devbox = client.devboxes.create_and_await_running(DevboxRequest(name=unique("prepared")))
     name = unique("snapshot")
     snapshot = client.snapshots.create(devbox.id, SnapshotRequest(name=name))
     client.devboxes.shutdown(devbox.id)

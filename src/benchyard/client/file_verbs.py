@@ -1,7 +1,7 @@
-"""Verbs that work with files of this machine, or its environment: import, export, push, pull, validate.
+"""Verbs that work with files of this machine, or its environment: import, export, push, pull, build, copy.
 
-What they do is in `benchmark_files`, `job_files`, `validation` and `job_request`, which are loaded by the first call: most
-programs that talk to a server never need them.
+What they do is in `benchmark_files`, `job_files`, `validation` and others, which are loaded by the first call:
+most programs that talk to a server never need them.
 """
 
 import os
@@ -19,17 +19,23 @@ from benchyard.client.benchmark_files.results import (
     PushResult,
     ScenarioValidation,
 )
+from benchyard.client.bodies import Meter, no_meter
 from benchyard.client.job_files.progress import UNSEEN, TrialProgress
 from benchyard.client.job_files.results import JobFolder
 from benchyard.client.local_methods import Work, concurrent, local
 from benchyard.client.methods import S
 from benchyard.client.nouns import Nouns
 from benchyard.client.plain_text import ignore_sentence
+from benchyard.client.resources.agents import Agents
 from benchyard.client.resources.benchmarks import Benchmarks
+from benchyard.client.resources.blueprints import Blueprints
+from benchyard.client.resources.files import Files
 from benchyard.client.resources.jobs import Jobs
 from benchyard.client.resources.scenarios import Scenarios
 from benchyard.client.sessions import SyncSession
 from benchyard.client.trial_frames import save_csv, save_parquet, write_csv
+from benchyard.models.agents import AgentView
+from benchyard.models.blueprints import BlueprintView, BuildLogLine
 from benchyard.models.jobs import BenchmarkJobView, JobRequest
 from benchyard.models.reports.job_report import TableView
 from benchyard.models.runs import RunProfile
@@ -40,8 +46,126 @@ Folder = str | os.PathLike[str]
 Validations = Work[list[ScenarioValidation]]
 
 
+def _path(given: Folder | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
 def _late(module: str) -> Any:
     return import_module(f"benchyard.{module}")
+
+
+class AgentSources(Agents[S]):
+    """The agents of a server, registered also from folders and files of this machine."""
+
+    @local
+    def register(
+        self: "AgentSources[SyncSession]",
+        name: str,
+        run_command: str,
+        *,
+        npm: str | None = None,
+        pip: str | None = None,
+        git: str | None = None,
+        object: str | None = None,
+        ref: str | None = None,
+        registry: str | None = None,
+        version: str | None = None,
+        setup: Sequence[str] = (),
+        metadata: Mapping[str, str] | None = None,
+        meter: Meter = no_meter,
+    ) -> AgentView:
+        """Register an agent, or a new version of one, from one source.
+
+        `npm` and `pip` name packages, of a `registry` other than the server's if there is one. `git` is the
+        address of a repository, or the folder of one, as it is committed at `ref`. `object` is the id of a
+        stored object, or a folder or file, which is stored first. `setup` are commands that install it.
+        """
+        module = _late("client.agent_sources")
+        kinds = {"npm": npm, "pip": pip, "git": git, "object": object}
+        given = {kind: value for kind, value in kinds.items() if value is not None}
+        wanted = module.AgentSourceOptions(given, ref, registry, setup, meter)
+        source = module.source_of(Nouns(self.session), name, wanted)
+        labels = None if metadata is None else dict(metadata)
+        return self.create(
+            name=name, version=version, source=source, run_command=run_command, metadata=labels
+        )
+
+
+class BlueprintFolders(Blueprints[S]):
+    """The blueprints of a server, built also from folders and files of this machine."""
+
+    @local
+    def build(
+        self: "BlueprintFolders[SyncSession]",
+        context: Folder | None = None,
+        *,
+        name: str | None = None,
+        dockerfile: Folder | None = None,
+        build_args: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        commands: Sequence[str] = (),
+        files: Mapping[str, Folder] | None = None,
+        base: str | None = None,
+        network_policy: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        wait: bool = True,
+        tell: Callable[[BuildLogLine], None] | None = None,
+        meter: Meter = no_meter,
+    ) -> BlueprintView:
+        """Build a blueprint of a Dockerfile and its context, of files and commands, or both.
+
+        `context` is the folder that COPY and ADD look into, without what its .dockerignore leaves out; its
+        name is that of the blueprint unless another is given. `files` are local files by their paths in the
+        image. Returns the built blueprint, or the queued one without `wait`; raises BuildFailed. `tell` is
+        called with the lines of the log.
+        """
+        module = _late("client.blueprint_builds")
+        wanted = module.build_of(
+            _path(context),
+            name=name,
+            dockerfile=_path(dockerfile),
+            build_args=build_args,
+            secrets=secrets,
+            commands=commands,
+            files={remote: Path(file) for remote, file in (files or {}).items()},
+            base=base,
+            metadata=metadata,
+        )
+        client = Nouns(self.session)
+        view: BlueprintView = module.begin_build(client, wanted, network_policy, meter)
+        if wait:
+            view = module.finish_build(client, view, tell)
+        return view
+
+
+class DevboxFolders(Files[S]):
+    """The files of a server's devboxes, and folders of this machine that are copied into them and out."""
+
+    @local
+    def upload_folder(
+        self: "DevboxFolders[SyncSession]",
+        devbox_id: str,
+        path: str,
+        folder: Folder,
+        *,
+        meter: Meter = no_meter,
+    ) -> None:
+        """Copy a folder of this machine, so that the path in the devbox has its content."""
+        module = _late("client.folder_copy")
+        module.upload_folder(Nouns(self.session), devbox_id, path, Path(folder), meter)
+
+    @local
+    def download_folder(
+        self: "DevboxFolders[SyncSession]",
+        devbox_id: str,
+        path: str,
+        folder: Folder,
+        *,
+        meter: Meter = no_meter,
+    ) -> None:
+        """Copy a folder of a devbox, so that the folder of this machine has its content."""
+        module = _late("client.folder_copy")
+        module.download_folder(Nouns(self.session), devbox_id, path, Path(folder), meter)
 
 
 class ScenarioFolders(Scenarios[S]):
@@ -191,7 +315,7 @@ class BenchmarkFolders(Benchmarks[S]):
         wish = module.BenchmarkImport(
             given=os.fspath(given),
             name=name,
-            local=None if local is None else Path(local),
+            local=_path(local),
             variant=variant,
             seed=seed,
             limit=limit,
@@ -355,9 +479,8 @@ class JobFiles(Jobs[S]):
         be fetched are `incomplete` in the result, with the reason.
         """
         module = _late("client.job_files.trial_logs")
-        target = None if folder is None else Path(folder)
         logs = module.find_logs(
-            Nouns(self.session), given, target, run=run, scenario=scenario, progress=progress
+            Nouns(self.session), given, _path(folder), run=run, scenario=scenario, progress=progress
         )
         return partial(module.fetch_job_logs, logs=logs, progress=progress)
 
