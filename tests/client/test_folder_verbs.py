@@ -37,7 +37,7 @@ class Seen:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a file, an executable, an empty folder, a link, and a file that is left out of contexts."""
+    """A folder with an executable, an empty folder, a link, and a file that is left out of contexts."""
     made = tmp_path / "folder"
     (made / "empty").mkdir(parents=True)
     (made / "agent.sh").write_text("echo an agent\n")
@@ -117,7 +117,7 @@ def test_sources_that_contradict_themselves_are_refused(
     client: Client, source: dict[str, str], words: str
 ) -> None:
     with pytest.raises(UsageError, match=words):
-        client.agents.register("refused", RUN, **source)
+        client.agents.register("refused", RUN, **source)  # type: ignore[arg-type]
 
 
 def test_a_reference_that_is_no_commit_is_refused(client: Client, folder: Path) -> None:

@@ -38,7 +38,7 @@ def build_of(
     base: str | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> BlueprintBuild:
-    """Return the build of these files; raises UsageError where one is missing or there is nothing to build."""
+    """Return the build of these files; raises UsageError where one is missing, or all are."""
     found = _dockerfile(context, dockerfile)
     if not (context or found or commands or files or base):
         given = "a CONTEXT (such as .), --dockerfile, --base, --run or --file"

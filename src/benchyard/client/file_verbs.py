@@ -1,7 +1,7 @@
 """Verbs that work with files of this machine, or its environment: import, export, push, pull, build, copy.
 
-What they do is in `benchmark_files`, `job_files`, `validation` and others, which are loaded by the first call:
-most programs that talk to a server never need them.
+What they do is in `benchmark_files`, `job_files`, `validation` and others, which are loaded by the first
+call: most programs that talk to a server never need them.
 """
 
 import os
@@ -499,9 +499,7 @@ class JobFiles(Jobs[S]):
         that is not empty is written over. Trials whose logs cannot be fetched are `incomplete` in the result.
         """
         module = _late("client.job_files.harbor_export")
-        export = module.find_export(
-            Nouns(self.session), given, Path(folder), force=force, progress=progress
-        )
+        export = module.find_export(Nouns(self.session), given, Path(folder), force=force, progress=progress)
         return partial(module.write_export, export=export, progress=progress)
 
     @local
