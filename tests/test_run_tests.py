@@ -11,7 +11,7 @@ import pytest
 from tests.house.tree import ROOT
 
 SCRIPT = ROOT / "scripts/run-tests.sh"
-RUN_SECONDS = 120
+RUN_SECONDS = 300
 LIST = "tests/passed-alone.txt"
 COMMENT = "# Names.\n"
 PARITY = "print('parity was looked at')\n"
@@ -34,6 +34,9 @@ import os
 
 os.environ.setdefault("PYTEST_PID", str(os.getpid()))
 """
+QUICK = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist.plugin"}
+"""No other plugins: some of them take seconds to import."""
+
 GOOD = "def test_good(): pass\n"
 BAD = "def test_bad(): assert False\n"
 LATE = "from tools import fail_beside_others\ndef test_late(): fail_beside_others()\n"
@@ -75,7 +78,7 @@ class Project:
         ended = subprocess.run(
             [SCRIPT, sys.executable, "1", *arguments],
             cwd=self.folder,
-            env={**kept, **variables},
+            env={**kept, **QUICK, **variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,7 +1,7 @@
 """The data folder of a server of an earlier commit, with work in it, is opened and goes on.
 
-`scripts/make-data-folder.sh` made it, by what `earlier_folder/maker.py` does: a job of six trials, a run by hand,
-a snapshot and a blueprint, with the images of all of them.
+`scripts/make-data-folder.sh` made it, by what `earlier_folder/maker.py` does: a job of six trials, a run by
+hand, a snapshot and a blueprint, with the images of all of them.
 """
 
 import json
@@ -113,12 +113,12 @@ def test_its_job_is_listed_and_summed_up(client: Client, command_line: CommandLi
     assert scores(job, list(client.jobs.trials(job.id))) == SCORES
     assert "earlier job" in command_line.ok("job", "list", "--all")
     said = command_line.ok("job", "summary", "earlier job", "--extended")
-    assert "oracle  2 (100%)" in said
+    assert ["oracle", "2", "(100%)"] in [line.split()[:3] for line in said.splitlines()]
     assert client.jobs.report(job.id).n_ranked == 2
     assert client.jobs.table(job.id).n == 6
     assert client.jobs.problems(job.id).is_complete
     comparison = client.jobs.compare(f"{job.id}:2", f"{job.id}:0")
-    assert comparison.n_scenarios == 2
+    assert comparison.n_shared == 2
 
 
 def test_its_trials_are_shown_with_what_their_agents_said(
@@ -133,7 +133,7 @@ def test_its_trials_are_shown_with_what_their_agents_said(
     said = command_line.ok("trial", "show", trial.id)
     assert "half of it was done" in said
     assert "counts" in said
-    shown = json.loads(command_line.ok("trial", "show", trial.id, "-o", "json"))
+    shown = json.loads(command_line.ok("trial", "show", trial.id, "-o", "json"))["trial"]
     assert (shown["score"], shown["state"]) == (0.0, "completed")
     done = client.jobs.download_logs(job.id, tmp_path)
     assert (len(done.trials), done.incomplete) == (6, [])
@@ -155,7 +155,7 @@ def test_devboxes_start_from_its_snapshot_and_its_blueprint(client: Client) -> N
     for request, command, told in (
         (DevboxRequest(snapshot_id=snapshot.id), "cat ~/link", "snapped\n"),
         (DevboxRequest(blueprint_id=blueprint.id), "cat ~/state ~/notes", "built\nmounted\n"),
-        (DevboxRequest(), "ls -A ~ | wc -l; whoami", "0\nuser\n"),
+        (DevboxRequest(), "test ! -e ~/state && whoami", "user\n"),
     ):
         devbox = client.devboxes.create_and_await_running(request)
         assert client.executions.run(devbox.id, command).stdout == told
