@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from benchyard.cli.devbox.commands import print_lines
-from benchyard.cli.devbox.copy import Remote, quote_path, remote_from_text
+from benchyard.cli.devbox.copy import Remote, remote_from_text
 from benchyard.client import Client
+from benchyard.client.folder_copy import quote_path
 from benchyard.errors import UsageError
 from benchyard.models.executions import LogLine
 from tests.cli.conftest import CommandLine

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchyard.cli.object import content_type
 from benchyard.client import Client
+from benchyard.client.resources.objects import content_type
 from benchyard.models.account import ApiKeyRequest
 from benchyard.testing.server import RunningServer
 from tests.cli.conftest import CommandLine

@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from benchyard import AsyncBenchyard, Benchyard
+from benchyard.client import AsyncClient, Client, Server
 from benchyard.testing.server import RunningServer
 from tests.sdk.blocking import Blocking, Loop, running_loop
 
@@ -34,4 +35,15 @@ def yard(request: pytest.FixtureRequest, server: RunningServer, loop: Loop) -> I
             yield made
     else:
         with cast(Benchyard, Blocking(AsyncBenchyard(server.url, server.key), loop)) as made:
+            yield made
+
+
+@pytest.fixture(scope="session", params=["sync", "async"])
+def client(request: pytest.FixtureRequest, server: RunningServer, loop: Loop) -> Iterator[Client]:
+    """`Client`, and `AsyncClient` behind the same face, of a real server."""
+    if request.param == "sync":
+        with Client(Server(server.url, server.key)) as made:
+            yield made
+    else:
+        with cast(Client, Blocking(AsyncClient(Server(server.url, server.key)), loop)) as made:
             yield made

@@ -5,12 +5,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import assert_type, cast
+from typing import assert_type
 
 import pytest
 
 from benchyard.benchmarks.files.writer import FolderContents
-from benchyard.cli.benchmark.scenario_files import write_template
 from benchyard.client import AsyncClient, Client, Server
 from benchyard.client.benchmark_files.progress import OnAttempt, PushProgress
 from benchyard.client.benchmark_files.results import (
@@ -20,30 +19,21 @@ from benchyard.client.benchmark_files.results import (
     ScenarioValidation,
     ValidationAttempt,
 )
+from benchyard.client.benchmark_files.templates import new_scenario
 from benchyard.errors import NotFound, UsageError
+from benchyard.models.devboxes import DevboxRequest
 from benchyard.models.jobs import JobRequest
 from benchyard.models.scenarios import ScenarioView
+from benchyard.models.snapshots import SnapshotRequest
 from benchyard.testing.server import RunningServer
 from tests.client.scenes import unique
-from tests.sdk.blocking import Blocking, Loop
-
-
-@pytest.fixture(scope="session", params=["sync", "async"])
-def client(request: pytest.FixtureRequest, server: RunningServer, loop: Loop) -> Iterator[Client]:
-    """`Client`, and `AsyncClient` behind the same face, of a real server."""
-    if request.param == "sync":
-        with Client(Server(server.url, server.key)) as made:
-            yield made
-    else:
-        with cast(Client, Blocking(AsyncClient(Server(server.url, server.key)), loop)) as made:
-            yield made
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The folder of a scenario that nobody else has."""
     found = tmp_path / unique("task")
-    write_template(found)
+    new_scenario(found)
     return found
 
 
@@ -53,6 +43,33 @@ def benchmark(folder: Path) -> Path:
     contents = FolderContents({"name": f"set-of-{folder.name}", "scenarios": [folder.name]})
     contents.write(folder.parent, "benchmark.yaml")
     return folder.parent
+
+
+def test_new_folders_can_be_pushed(client: Client, tmp_path: Path) -> None:
+    one, several = tmp_path / unique("new"), tmp_path / unique("new set")
+    assert assert_type(client.scenarios.new(str(one)), Path) == one / "scenario.yaml"
+    assert assert_type(client.benchmarks.new(several), Path) == several / "benchmark.yaml"
+    assert client.scenarios.push(one, dry_run=True).name == one.name
+    scenario, benchmark = client.benchmarks.push(several, dry_run=True)
+    assert (scenario.name, benchmark.name) == ("first-task", several.name.replace(" ", "-"))
+    for made, verb in ((one, client.scenarios.new), (several, client.benchmarks.new)):
+        with pytest.raises(UsageError, match="not empty"):
+            verb(made)
+
+
+def test_a_new_folder_begins_with_a_snapshot(client: Client, tmp_path: Path) -> None:
+    devbox = client.devboxes.create_and_await_running(DevboxRequest(name=unique("prepared")))
+    name = unique("snapshot")
+    snapshot = client.snapshots.create(devbox.id, SnapshotRequest(name=name))
+    client.devboxes.shutdown(devbox.id)
+    file = assert_type(
+        client.scenarios.new_from_snapshot(name, tmp_path / "it", working_directory="/home/user/it"), Path
+    )
+    assert f"snapshot: {snapshot.id}" in file.read_text()
+    assert "working_directory: /home/user/it" in file.read_text()
+    with pytest.raises(NotFound, match="no snapshot has the id or name"):
+        client.scenarios.new_from_snapshot("no-such", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_scenario_is_pushed_and_pulled(client: Client, folder: Path, tmp_path: Path) -> None:

@@ -1,30 +1,22 @@
 """`benchyard agent`: register your own agents, list all, and show the requirements of each."""
 
 import os
-import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
-from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import click
 
 from benchyard.agents import catalog, providers
 from benchyard.cli.connection import connect
-from benchyard.cli.object import content_type
 from benchyard.cli.options import name_values
-from benchyard.cli.progress import ByteMeter, patience
+from benchyard.cli.progress import metered, patience
 from benchyard.cli.render import age, duration, facts, output_option, pairs, show, show_many, when
 from benchyard.cli.table import Narrow
-from benchyard.client.build_context import context_archive
 from benchyard.client.client import Client
-from benchyard.client.lookup import PAGE, nearest_hint
+from benchyard.client.lookup import find_agent, split_version
 from benchyard.client.request_fields import AgentPageFields
-from benchyard.errors import NotFound, UsageError
+from benchyard.errors import NotFound
 from benchyard.models.agents import AgentInstallView, AgentView, origin
-from benchyard.models.objects import ObjectRequest
 from benchyard.registry import nearest
 
 _PAGE = 100
@@ -81,77 +73,6 @@ def keys_line(keys: Mapping[str, list[str]] | None) -> str:
     return "; ".join(
         f"{provider}: {' or '.join(names) or 'none needed'}" for provider, names in (keys or {}).items()
     )
-
-
-_SECONDS = 600
-
-
-@dataclass(frozen=True)
-class AgentSourceOptions:
-    """Options of `register` that describe the source."""
-
-    given: Mapping[str, str]
-    """Values of the given source options, by kind."""
-    ref: str | None = None
-    registry: str | None = None
-    setup: list[str] = field(default_factory=list)
-
-
-def source_of(client: Client, name: str, wanted: AgentSourceOptions) -> dict[str, Any]:
-    """Return the source of an agent; uploads local files. Raises UsageError for contradicting options."""
-    if len(wanted.given) != 1:
-        raise UsageError("give one of --npm, --pip, --git and --object: where the agent comes from")
-    ((kind, value),) = wanted.given.items()
-    if wanted.ref and kind != "git":
-        raise UsageError("--ref is for --git; of a package give --version")
-    if wanted.registry and kind not in ("npm", "pip"):
-        raise UsageError("--registry is for --npm and --pip")
-    if kind in ("npm", "pip"):
-        part = {"package_name": value, "registry_url": wanted.registry}
-    elif kind == "git" and not Path(value).is_dir():
-        part = {"repository": value, "ref": wanted.ref}
-    else:
-        part = {"object_id": _object_id(client, name, kind, wanted)}
-        kind = "object"
-    return {"type": kind, kind: {**part, "agent_setup": wanted.setup or None}}
-
-
-def _object_id(client: Client, name: str, kind: str, wanted: AgentSourceOptions) -> str:
-    """Return the id of an object, uploaded first if it is a path."""
-    value = wanted.given[kind]
-    path = Path(value).expanduser()
-    if kind == "git":
-        return _repository(client, name, path, wanted.ref or "HEAD")
-    if path.is_dir():
-        with context_archive(path) as archive:
-            return _upload(client, archive, f"{name}.tgz")
-    if path.is_file():
-        return _upload(client, path, path.name)
-    if "/" in value or value.startswith("."):
-        raise UsageError(f"there is no folder or file {value}")
-    return value
-
-
-def _repository(client: Client, name: str, folder: Path, ref: str) -> str:
-    if ref.startswith("-"):
-        raise UsageError(f"{ref!r} is not a branch, tag or commit")
-    command = ["git", "-C", str(folder), "archive", "--format=tar.gz", ref]
-    with tempfile.NamedTemporaryFile(prefix="benchyard-agent-", suffix=".tgz") as file:
-        try:
-            ended = subprocess.run(
-                command, stdout=file, stderr=subprocess.PIPE, check=False, timeout=_SECONDS, text=True
-            )
-        except FileNotFoundError as error:
-            raise UsageError("a local repository needs git; give --object to send the folder") from error
-        if ended.returncode != 0:
-            raise UsageError(f"{folder} at {ref} could not be packed: {ended.stderr.strip()}")
-        return _upload(client, Path(file.name), f"{name}.tgz")
-
-
-def _upload(client: Client, path: Path, name: str) -> str:
-    request = ObjectRequest(name=name.rpartition("/")[2], content_type=content_type(name))
-    with ByteMeter(name, path.stat().st_size) as meter:
-        return client.objects.upload(path, request, meter.add).id
 
 
 class RegisterOptions(TypedDict):
@@ -222,21 +143,21 @@ def register(name: str, output: str, **options: Unpack[RegisterOptions]) -> None
       benchyard agent register mine --object ./folder --setup 'make' \\
           --run '{agent_dir}/agent --model {model}'
     """
-    kinds = {"npm": options["npm"], "pip": options["pip"], "git": options["git"], "object": options["object"]}
-    wanted = AgentSourceOptions(
-        given={kind: value for kind, value in kinds.items() if value is not None},
-        ref=options["ref"],
-        registry=options["registry"],
-        setup=list(options["setup"]),
-    )
     metadata = name_values(options["metadata"], "--metadata") or None
     with connect() as client:
-        view = client.agents.create(
-            name=name,
+        view = client.agents.register(
+            name,
+            options["run"],
+            npm=options["npm"],
+            pip=options["pip"],
+            git=options["git"],
+            object=options["object"],
+            ref=options["ref"],
+            registry=options["registry"],
             version=options["version"],
-            source=source_of(client, name, wanted),
-            run_command=options["run"],
+            setup=options["setup"],
             metadata=metadata,
+            meter=metered,
         )
     show(view, output, f"{agent_label(view)}  {view.id}")
 
@@ -321,26 +242,6 @@ def delete(ids: Sequence[str]) -> None:
 def agent_label(view: AgentView) -> str:
     """Return an agent in the form in which jobs name it."""
     return f"{view.name}@{view.version}" if view.version else view.name
-
-
-def split_version(given: str) -> tuple[str, str | None]:
-    """Split `name@version`; npm's scoped names begin with an `@`."""
-    name, at, version = given.rpartition("@")
-    return (name, version or None) if at and name else (given, None)
-
-
-def find_agent(client: Client, given: str) -> AgentView:
-    """Return the agent of that id; else the newest of that name, and of the given version."""
-    try:
-        return client.agents.get(given)
-    except NotFound:
-        name, version = split_version(given)
-        for ask in (client.agents.list, client.agents.list_public):
-            for view in ask(name=name, limit=100):
-                if view.name == name and version in (None, view.version):
-                    return view
-    hint = nearest_hint(name, chain(client.agents.list(limit=PAGE), client.agents.list_public(limit=PAGE)))
-    raise NotFound(f"no agent has the id or name {given!r}{hint}; `benchyard agent list` shows all")
 
 
 def _agent_to_install(client: Client, given: str) -> tuple[str, str | None, str | None]:

@@ -16,11 +16,11 @@ from benchyard.cli.table import Narrow
 from benchyard.client.bodies import Source, size_of
 from benchyard.client.client import Client
 from benchyard.client.plain_text import clean
-from benchyard.client.resources.objects import Origin
+from benchyard.client.resources.objects import Origin, content_type
 from benchyard.errors import UsageError
 from benchyard.models.base import RenameRequest
 from benchyard.models.jobs import Artifact
-from benchyard.models.objects import ContentType, ObjectRequest, ObjectView
+from benchyard.models.objects import ObjectRequest, ObjectView
 from benchyard.models.runs import RUN_KEY
 
 STANDARD = Path("-")
@@ -40,16 +40,6 @@ _OF_JOB: Mapping[str, Callable[[Artifact], object]] = {
     "SIZE": lambda view: size(view.size_bytes),
 }
 NARROW = Narrow(shorten=["NAME"], drop=["AGE", "STATE", "RUN", "TRIAL"])
-TYPES: Mapping[str, ContentType] = {
-    ".tar.gz": "tgz",
-    ".tgz": "tgz",
-    ".tar": "tar",
-    ".gz": "gzip",
-    ".txt": "text",
-    ".md": "text",
-    ".json": "text",
-    ".yaml": "text",
-}
 
 
 @click.group("object")
@@ -214,11 +204,3 @@ def delete(ids: Sequence[str], yes: bool) -> None:
         for id in ids:
             client.objects.delete(id)
             click.echo(f"{id}  deleted")
-
-
-def content_type(name: str) -> ContentType:
-    """Return the type of a file's content, guessed from its ending."""
-    for suffix, kind in TYPES.items():
-        if name.endswith(suffix):
-            return kind
-    return "binary"

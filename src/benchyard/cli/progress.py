@@ -5,7 +5,8 @@ import shutil
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
@@ -13,6 +14,7 @@ from typing import Self
 import click
 
 from benchyard.cli.render import duration, size
+from benchyard.client.bodies import Progress
 
 QUIET_SECONDS = 2.0
 TERMINAL_EVERY = 0.2
@@ -166,3 +168,10 @@ class ByteMeter:
         rate = size(int(self._count / max(now - self._begin, 0.001)))
         line = f"{self._name}: {size(self._count)}{share}, {rate}/s"
         click.echo(f"\r{line}\x1b[K" if on_terminal else line, nl=not on_terminal, err=True)
+
+
+@contextmanager
+def metered(name: str, total: int | None = None) -> Iterator[Progress]:
+    """Show the bytes that pass in the block, as the client's verbs want it."""
+    with ByteMeter(name, total) as meter:
+        yield meter.add

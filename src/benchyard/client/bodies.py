@@ -4,7 +4,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,11 +18,19 @@ Progress = Callable[[int], None]
 Sized = Callable[[int], None]
 """Called with the number of bytes to come, before the first."""
 
+Meter = Callable[[str, int | None], AbstractContextManager[Progress]]
+"""Shows the bytes that pass in its block, by the transfer's name and, where it is known, its size."""
+
 CHUNK = 1024 * 1024
 
 
 def no_progress(count: int) -> None:
     """Ignore the progress of a transfer."""
+
+
+def no_meter(name: str, size: int | None) -> AbstractContextManager[Progress]:
+    """Show nothing."""
+    return nullcontext(no_progress)
 
 
 def body_from(source: Source, progress: Progress = no_progress) -> Body:

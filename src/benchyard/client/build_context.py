@@ -10,9 +10,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from benchyard.client.bodies import Meter, no_meter
 from benchyard.client.nouns import SyncNouns
 from benchyard.errors import BenchyardError, UsageError
-from benchyard.models.blueprints import UNFINISHED, BlueprintView
+from benchyard.models.blueprints import UNFINISHED, BlueprintView, BuildContext
+from benchyard.models.objects import ObjectRequest
 
 DOCKERIGNORE = ".dockerignore"
 
@@ -125,6 +127,16 @@ def context_archive(folder: Path, dockerfile: Path | None = None) -> Iterator[Pa
         except OSError as error:
             raise UsageError(f"the context {folder} could not be packed: {error}") from error
         yield Path(file.name)
+
+
+def upload_context(
+    client: SyncNouns, folder: Path, dockerfile: Path | None = None, meter: Meter = no_meter
+) -> BuildContext:
+    """Store the content of a folder on the server, as the context of a build."""
+    with context_archive(folder, dockerfile) as archive:
+        request = ObjectRequest(name="context.tgz", content_type="tgz", ttl_ms=CONTEXT_TTL_MS)
+        with meter(f"context {folder}", archive.stat().st_size) as progress:
+            return BuildContext(object_id=client.objects.upload(archive, request, progress).id)
 
 
 def remove_context(client: SyncNouns, view: BlueprintView) -> None:

@@ -4,7 +4,14 @@ import os
 from collections.abc import Mapping
 from typing import Generic, Self
 
-from benchyard.client.file_verbs import BenchmarkFolders, JobFiles, ScenarioFolders
+from benchyard.client.file_verbs import (
+    AgentSources,
+    BenchmarkFolders,
+    BlueprintFolders,
+    DevboxFolders,
+    JobFiles,
+    ScenarioFolders,
+)
 from benchyard.client.methods import S
 from benchyard.client.nouns import Nouns
 from benchyard.client.operations import Server
@@ -17,7 +24,10 @@ class _Client(Nouns[S], Generic[S]):
 
     def __init__(self, session: S) -> None:
         super().__init__(session)
+        self.agents: AgentSources[S] = AgentSources(session)
         self.benchmarks: BenchmarkFolders[S] = BenchmarkFolders(session)
+        self.blueprints: BlueprintFolders[S] = BlueprintFolders(session)
+        self.files: DevboxFolders[S] = DevboxFolders(session)
         self.jobs: JobFiles[S] = JobFiles(session)
         self.scenarios: ScenarioFolders[S] = ScenarioFolders(session)
 

@@ -1,15 +1,18 @@
 """Finds the item a user means: by id or name, or a devbox by the beginning of its id."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from benchyard import registry
 from benchyard.client.nouns import SyncNouns
+from benchyard.client.plain_text import ignore_sentence
 from benchyard.errors import NotFound, UsageError
+from benchyard.models.agents import AgentView
 from benchyard.models.benchmarks import BenchmarkView
+from benchyard.models.blueprints import BlueprintView
 from benchyard.models.devboxes import DevboxStatus, DevboxView
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.network_policies import NetworkPolicyView
@@ -36,6 +39,7 @@ class _Named(Protocol):
 
 
 Thing = TypeVar("Thing", bound=_Identified)
+R = TypeVar("R")
 
 
 def check_path_exists(given: str) -> None:
@@ -112,6 +116,79 @@ def find_benchmark(client: SyncNouns, given: str) -> BenchmarkView:
     raise NotFound(
         f"no benchmark has the id or name {given!r}{hint}; see `benchyard benchmark list [--public]`"
     )
+
+
+def find_job(
+    client: SyncNouns,
+    given: str,
+    *,
+    scenarios: bool = True,
+    tell: Callable[[str], None] = ignore_sentence,
+) -> BenchmarkJobView:
+    """Return the job of that id, else the newest one of that name; without its scenarios unless needed.
+
+    `tell` is called with a sentence where several jobs have the name.
+    """
+    try:
+        return client.jobs.get(given, scenarios=scenarios)
+    except NotFound:
+        named = list(islice(client.jobs.list(name=given, limit=2), 2))
+    if not named:
+        hint = nearest_hint(given, client.jobs.list(limit=PAGE))
+        raise NotFound(f"no job has the id or name {given!r}{hint}; `benchyard job list --all` shows all")
+    if len(named) > 1:
+        tell(
+            f"several jobs are called {given!r}; the newest is taken, {named[0].id}. "
+            "`benchyard job list --all --name ...` shows the others"
+        )
+    # Jobs of a list have no scenarios.
+    return client.jobs.get(named[0].id, scenarios=scenarios)
+
+
+def of_job(
+    client: SyncNouns,
+    given: str,
+    verb: Callable[[str], R],
+    *,
+    tell: Callable[[str], None] = ignore_sentence,
+) -> R:
+    """Return what a verb gives for the job of that id, else for the newest one of that name."""
+    try:
+        # Looked up only if need be: the view of a large job takes longer than most verbs.
+        return verb(given)
+    except NotFound:
+        return verb(find_job(client, given, scenarios=False, tell=tell).id)
+
+
+def find_blueprint(client: SyncNouns, given: str) -> BlueprintView:
+    """Return the blueprint of that id; else the newest of that name."""
+    try:
+        return client.blueprints.get(given)
+    except NotFound:
+        for view in client.blueprints.list(given, limit=1):
+            return view
+    hint = nearest_hint(given, client.blueprints.list(limit=PAGE))
+    raise NotFound(f"no blueprint has the id or name {given!r}{hint}; `benchyard blueprint list` shows all")
+
+
+def split_version(given: str) -> tuple[str, str | None]:
+    """Split `name@version`; npm's scoped names begin with an `@`."""
+    name, at, version = given.rpartition("@")
+    return (name, version or None) if at and name else (given, None)
+
+
+def find_agent(client: SyncNouns, given: str) -> AgentView:
+    """Return the agent of that id; else the newest of that name, and of the given version."""
+    try:
+        return client.agents.get(given)
+    except NotFound:
+        name, version = split_version(given)
+        for ask in (client.agents.list, client.agents.list_public):
+            for view in ask(name=name, limit=PAGE):
+                if view.name == name and version in (None, view.version):
+                    return view
+    hint = nearest_hint(name, chain(client.agents.list(limit=PAGE), client.agents.list_public(limit=PAGE)))
+    raise NotFound(f"no agent has the id or name {given!r}{hint}; `benchyard agent list` shows all")
 
 
 def scenario_id_in(job: BenchmarkJobView, trials: Iterable[TrialView], given: str) -> str:

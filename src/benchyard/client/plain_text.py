@@ -22,3 +22,7 @@ def clean_lines(text: str, longest: int = LONGEST_LINE) -> list[str]:
 def shorter(line: str, longest: int) -> str:
     """Return a line, cut with a count of the missing characters if it is too long."""
     return line if len(line) <= longest else f"{line[:longest]}... {len(line) - longest} more characters"
+
+
+def ignore_sentence(text: str) -> None:
+    """Ignore a sentence that nobody is to be shown."""

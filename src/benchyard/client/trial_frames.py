@@ -3,7 +3,10 @@
 import csv
 import importlib
 import importlib.util
+import os
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
@@ -55,6 +58,33 @@ def write_parquet(table: TableView, path: Path) -> None:
     parquet = importlib.import_module("pyarrow.parquet")
     columns = {name: _array(arrow, column) for name, column in table.columns.items()}
     parquet.write_table(arrow.table(columns), path)
+
+
+def save_csv(table: TableView, path: Path) -> None:
+    """Write a table to a file as CSV; the file appears when it is whole."""
+    with _replaced(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+        write_csv(table, file)
+
+
+def save_parquet(table: TableView, path: Path) -> None:
+    """Write a table to a file as Parquet; the file appears when it is whole."""
+    with _replaced(path) as part:
+        write_parquet(table, part)
+
+
+@contextmanager
+def _replaced(path: Path) -> Iterator[Path]:
+    """Yield a file beside a path, which takes the path's place after the block."""
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent}; make it first")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+    os.close(handle)
+    try:
+        yield Path(name)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    finally:
+        Path(name).unlink(missing_ok=True)
 
 
 def _array(arrow: Any, column: TableColumn) -> Any:

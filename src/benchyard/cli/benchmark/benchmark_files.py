@@ -7,22 +7,15 @@ from typing import Any
 import click
 
 from benchyard.benchmarks.files.benchmark_file import NAME
-from benchyard.benchmarks.files.writer import FolderContents, slug
 from benchyard.cli.benchmark import validation
 from benchyard.cli.benchmark.progress import TERMINAL
-from benchyard.cli.benchmark.scenario_files import (
-    folder_argument,
-    new_folder_argument,
-    private_option,
-    write_template,
-)
+from benchyard.cli.benchmark.scenario_files import folder_argument, new_folder_argument, private_option
 from benchyard.cli.connection import connect
 from benchyard.cli.options import IntRange
 from benchyard.cli.render import echo_sentence, output_option, show, wrap_details
 from benchyard.client.benchmark_files.folders import check_folder_is_free
+from benchyard.client.benchmark_files.templates import new_benchmark
 from benchyard.models.job_plans import count_text
-
-_FIRST = "first-task"
 
 
 @click.command()
@@ -33,15 +26,9 @@ def new(folder: Path) -> None:
     \b
       benchyard benchmark new my-benchmark
     """
-    check_folder_is_free(folder, force=False)
-    write_template(folder / _FIRST)
-    name = slug(folder.resolve().name)
-    FolderContents({"name": name, "description": "What it measures.", "scenarios": [_FIRST]}).write(
-        folder, NAME
-    )
-    echo_sentence(
-        f"{folder / NAME}  made; try it with `benchyard benchmark validate {shlex.quote(str(folder))}`"
-    )
+    # No server is needed, or started.
+    made = new_benchmark(folder)
+    echo_sentence(f"{made}  made; try it with `benchyard benchmark validate {shlex.quote(str(folder))}`")
 
 
 @click.command()

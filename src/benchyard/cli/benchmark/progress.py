@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from benchyard.benchmarks.sources.base import FetchProgress as SourceProgress
-from benchyard.cli.image.blueprint import await_build, uploaded_context
+from benchyard.cli.image.blueprint import await_build
 from benchyard.cli.notices import say
-from benchyard.cli.progress import ActivityLine, patience
+from benchyard.cli.progress import ActivityLine, metered, patience
 from benchyard.client.benchmark_files.progress import OnAttempt, PushProgress
 from benchyard.client.benchmark_files.results import ValidationAttempt
+from benchyard.client.blueprint_builds import BlueprintBuild, begin_build
 from benchyard.client.nouns import SyncNouns
 from benchyard.client.plain_text import clean
 from benchyard.client.validation import lasting_name
@@ -110,10 +111,8 @@ class TerminalProgress(PushProgress):
     ) -> BlueprintView:
         """Build the environment, and show the log."""
         click.echo(f"building the environment of {scenario}", err=True)
-        folder = dockerfile.parent if dockerfile else None
-        with uploaded_context(client, folder, dockerfile) as sent:
-            made = client.blueprints.create(request.model_copy(update={"build_context": sent}))
-            return await_build(client, made)
+        build = BlueprintBuild(request, dockerfile.parent if dockerfile else None, dockerfile)
+        return await_build(client, begin_build(client, build, meter=metered))
 
     def attempts(self, total: int) -> AbstractContextManager[OnAttempt]:
         """Show a line for each attempt."""

@@ -1,22 +1,19 @@
 """Verbs of `benchyard scenario` that read or write files, or try scenarios."""
 
 import shlex
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from benchyard.benchmarks import builtin_benchmarks
 from benchyard.benchmarks.files.scenario_file import NAME
-from benchyard.benchmarks.files.writer import dump_yaml, slug
 from benchyard.cli.benchmark import validation
 from benchyard.cli.benchmark.progress import TERMINAL
 from benchyard.cli.connection import connect
 from benchyard.cli.render import echo_sentence, output_option, show, wrap_details
-from benchyard.client.benchmark_files.folders import check_folder_is_free, write_snapshot_scenario
-from benchyard.client.lookup import find_snapshot_id
+from benchyard.client.benchmark_files.folders import check_folder_is_free
+from benchyard.client.benchmark_files.templates import new_scenario
 
 folder_argument = click.argument(
     "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR"
@@ -41,11 +38,9 @@ def new(folder: Path) -> None:
     \b
       benchyard scenario new my-task
     """
-    check_folder_is_free(folder, force=False)
-    write_template(folder)
-    echo_sentence(
-        f"{folder / NAME}  made; try it with `benchyard scenario validate {shlex.quote(str(folder))}`"
-    )
+    # No server is needed, or started.
+    made = new_scenario(folder)
+    echo_sentence(f"{made}  made; try it with `benchyard scenario validate {shlex.quote(str(folder))}`")
 
 
 @click.command()
@@ -139,17 +134,5 @@ def from_snapshot(snapshot: str, folder: Path, working_directory: str | None) ->
     """
     check_folder_is_free(folder, force=False)
     with connect() as client:
-        found = find_snapshot_id(client, snapshot)
-    write_snapshot_scenario(folder, found, working_directory)
-    echo_sentence(f"{folder / NAME}  made; write problem.md, the scorers and reference.sh")
-
-
-def write_template(folder: Path) -> None:
-    """Copy the template, and set its name."""
-    for source in builtin_benchmarks.files(builtin_benchmarks.TEMPLATE):
-        target = folder / source.relative_to(builtin_benchmarks.TEMPLATE)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
-    file = folder / NAME
-    name = dump_yaml(slug(folder.resolve().name)).removesuffix("...\n").strip()
-    file.write_text(file.read_text().replace("name: NAME", f"name: {name}", 1))
+        made = client.scenarios.new_from_snapshot(snapshot, folder, working_directory=working_directory)
+    echo_sentence(f"{made}  made; write problem.md, the scorers and reference.sh")

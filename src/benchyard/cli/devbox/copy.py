@@ -1,22 +1,18 @@
 """`benchyard devbox cp`: files and folders into a devbox and out of it."""
 
-import secrets
-import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from benchyard.cli.connection import connect
-from benchyard.cli.progress import ByteMeter
+from benchyard.cli.progress import ByteMeter, metered
 from benchyard.client.bodies import size_of
 from benchyard.client.client import Client
-from benchyard.client.folder_archive import folder_tar, tar_writer
+from benchyard.client.folder_copy import quote_path, run_for_copy
 from benchyard.client.lookup import find_devbox
-from benchyard.errors import DevboxError, NotFound, UsageError
+from benchyard.errors import NotFound, UsageError
 
 STANDARD = "-"
 
@@ -74,24 +70,16 @@ def _upload(client: Client, source: str, target: Remote) -> None:
         return
     local = Path(source)
     if local.is_dir():
-        _upload_folder(client, devbox_id, local, target.path)
+        client.files.upload_folder(devbox_id, target.path, local, meter=metered)
     elif local.exists():
         path = target.path + local.name if target.path.endswith("/") else target.path
         with ByteMeter(source, size_of(local)) as meter:
             client.files.upload(devbox_id, path, local, meter.add)
         mode = local.stat().st_mode & 0o777
         if mode & 0o111:
-            _run(client, devbox_id, f"chmod {mode:o} -- {quote_path(path)}")
+            run_for_copy(client, devbox_id, f"chmod {mode:o} -- {quote_path(path)}")
     else:
         raise NotFound(f"there is no {source!r} here")
-
-
-def _upload_folder(client: Client, devbox_id: str, folder: Path, path: str) -> None:
-    with _scratch(client, devbox_id) as archive:
-        with folder_tar(folder) as tar, ByteMeter(str(folder)) as meter:
-            client.files.upload(devbox_id, archive, tar, meter.add)
-        here = quote_path(path)
-        _run(client, devbox_id, f"mkdir -p -- {here} && tar -x --no-same-owner -f {archive} -C {here}")
 
 
 def _download(client: Client, source: Remote, target: str) -> None:
@@ -103,40 +91,9 @@ def _download(client: Client, source: Remote, target: str) -> None:
         return
     local = Path(target)
     if client.executions.run(devbox_id, f"test -d {quote_path(source.path)}").exit_status == 0:
-        _download_folder(client, devbox_id, source.path, local)
+        client.files.download_folder(devbox_id, source.path, local, meter=metered)
         return
     if local.is_dir():
         local = local / source.path.rstrip("/").rpartition("/")[2]
     with ByteMeter(source.path) as meter:
         client.files.download(devbox_id, source.path, local, meter.add)
-
-
-def _download_folder(client: Client, devbox_id: str, path: str, folder: Path) -> None:
-    with _scratch(client, devbox_id) as archive:
-        _run(client, devbox_id, f"tar -c -f {archive} -C {quote_path(path)} .")
-        with tar_writer(folder) as tar, ByteMeter(path) as meter:
-            client.files.download(devbox_id, archive, tar, meter.add)
-
-
-@contextmanager
-def _scratch(client: Client, devbox_id: str) -> Iterator[str]:
-    """Yield the name of a file in the home of the devbox's user, which is removed afterwards."""
-    archive = f".benchyard-{secrets.token_hex(8)}.tar"
-    try:
-        yield archive
-    finally:
-        client.executions.run(devbox_id, f"rm -f {archive}")
-
-
-def _run(client: Client, devbox_id: str, command: str) -> None:
-    ended = client.executions.run(devbox_id, command)
-    if ended.exit_status != 0:
-        reason = ended.stderr.strip()[-500:] or f"exit status {ended.exit_status}"
-        raise DevboxError(f"copying failed in the devbox: {reason}")
-
-
-def quote_path(path: str) -> str:
-    """Quote a path for the devbox's shell; commands start at the user's home, so `~` is `.`."""
-    if path == "~" or path.startswith("~/"):
-        path = "." + path[1:]
-    return shlex.quote(path)

@@ -12,26 +12,15 @@ from rich.text import Text
 
 from benchyard.cli.connection import connect
 from benchyard.cli.options import IntRange, checked_input, local_remote, name_values
-from benchyard.cli.progress import ByteMeter
+from benchyard.cli.progress import metered
 from benchyard.cli.render import age, facts, output_option, pairs, show, show_many, when
 from benchyard.cli.table import Narrow
-from benchyard.client.build_context import CONTEXT_TTL_MS, context_archive, remove_context
-from benchyard.client.client import Client
-from benchyard.client.lookup import PAGE, find_policy, nearest_hint
+from benchyard.client.blueprint_builds import OnLine, begin_build, build_of, finish_build
+from benchyard.client.lookup import find_blueprint
 from benchyard.client.nouns import SyncNouns
 from benchyard.client.plain_text import clean
-from benchyard.errors import BuildFailed, NotFound, UsageError
-from benchyard.models.blueprints import (
-    BlueprintRequest,
-    BlueprintStatus,
-    BlueprintView,
-    BuildContext,
-    BuildLogLine,
-    BuildLogView,
-)
-from benchyard.models.objects import ObjectRequest
-
-Printer = Callable[[BuildLogLine], None]
+from benchyard.errors import BuildFailed
+from benchyard.models.blueprints import BlueprintStatus, BlueprintView, BuildLogView
 
 
 class BuildOptions(TypedDict):
@@ -103,44 +92,40 @@ def build(context: Path | None, no_wait: bool, output: str, **options: Unpack[Bu
       benchyard blueprint build --name tools --file setup.sh:~/setup.sh \\
           --run 'sh ~/setup.sh'
     """
-    dockerfile = _dockerfile(context, options["dockerfile"])
-    if not (context or dockerfile or options["commands"] or options["files"] or options["base"]):
-        given = "a CONTEXT (such as .), --dockerfile, --base, --run or --file"
-        raise UsageError(f"there is nothing to build: give {given}")
-    request = _build_request(context, dockerfile, options)
-    with connect() as client, uploaded_context(client, context, dockerfile) as sent:
-        policy = options["network_policy"] and find_policy(client, options["network_policy"]).id
-        update = {"build_context": sent, "network_policy_id": policy}
-        view = client.blueprints.create(request.model_copy(update=update))
+    with checked_input():
+        wanted = build_of(
+            context,
+            name=options["name"],
+            dockerfile=options["dockerfile"],
+            build_args=name_values(options["build_args"], "--build-arg"),
+            secrets=name_values(options["secrets"], "--secret"),
+            commands=options["commands"],
+            files={remote: local for local, remote in local_remote(options["files"], "--file")},
+            base=options["base"],
+            metadata=name_values(options["metadata"], "--metadata"),
+        )
+    with connect() as client:
+        view = begin_build(client, wanted, options["network_policy"], metered)
         if not no_wait:
             view = await_build(client, view)
     show(view, output, f"{view.id}  {view.status.value}")
 
 
-def follow(client: SyncNouns, blueprint_id: str, show_line: Printer) -> None:
+def follow(client: SyncNouns, blueprint_id: str, show_line: OnLine) -> None:
     """Show every line of a build's log until it has ended."""
     for line in client.blueprints.follow(blueprint_id):
         show_line(line)
 
 
 def await_build(client: SyncNouns, view: BlueprintView) -> BlueprintView:
-    """Follow a build to its end, and delete its context afterwards; raises BuildFailed."""
-    try:
-        return _follow_build(client, view)
-    finally:
-        remove_context(client, view)
-
-
-def _follow_build(client: SyncNouns, view: BlueprintView) -> BlueprintView:
+    """Show a build to its end, and delete its context afterwards; raises BuildFailed."""
     click.echo(f"building {view.id}", err=True)
     try:
         with _printer(f"building {clean(view.name)}") as show_line:
-            follow(client, view.id, show_line)
+            return finish_build(client, view, show_line)
     except KeyboardInterrupt:
         click.echo(f"the build goes on; see `benchyard blueprint logs -f {view.id}`", err=True)
         raise
-    try:
-        return client.blueprints.wait(view.id)
     except BuildFailed as error:
         # The log that was just shown ends with the reason: repeating it would push it out of sight.
         message = f"{view.name} was not built: see above, or `benchyard blueprint logs {view.id}`"
@@ -148,7 +133,7 @@ def _follow_build(client: SyncNouns, view: BlueprintView) -> BlueprintView:
 
 
 @contextmanager
-def _printer(title: str) -> Iterator[Printer]:
+def _printer(title: str) -> Iterator[OnLine]:
     """Yield a function that prints lines on stderr, in a terminal above a spinner."""
     if not sys.stderr.isatty():
         yield lambda line: click.echo(clean(line.message), err=True)
@@ -156,58 +141,6 @@ def _printer(title: str) -> Iterator[Printer]:
     console = Console(stderr=True, highlight=False)
     with console.status(title):
         yield lambda line: console.print(Text(clean(line.message)), soft_wrap=True)
-
-
-def _dockerfile(context: Path | None, given: Path | None) -> Path | None:
-    if given is not None or context is None:
-        return given
-    usual = context / "Dockerfile"
-    if not usual.is_file():
-        raise UsageError(f"there is no {usual}; name another with --dockerfile")
-    return usual
-
-
-def _build_request(context: Path | None, dockerfile: Path | None, options: BuildOptions) -> BlueprintRequest:
-    name = options["name"] or (context.resolve().name if context else None)
-    if not name:
-        raise UsageError("give the blueprint a name with --name")
-    files = {remote: _text(local) for local, remote in local_remote(options["files"], "--file")}
-    base = options["base"]
-    is_id = bool(base and base.startswith("bpt_"))
-    with checked_input():
-        return BlueprintRequest(
-            name=name,
-            dockerfile=_text(dockerfile) if dockerfile else None,
-            build_args=name_values(options["build_args"], "--build-arg") or None,
-            secrets=name_values(options["secrets"], "--secret") or None,
-            system_setup_commands=list(options["commands"]) or None,
-            file_mounts=files or None,
-            base_blueprint_id=base if is_id else None,
-            base_blueprint_name=None if is_id else base,
-            metadata=name_values(options["metadata"], "--metadata") or None,
-        )
-
-
-@contextmanager
-def uploaded_context(
-    client: SyncNouns, folder: Path | None, dockerfile: Path | None
-) -> Iterator[BuildContext | None]:
-    """Upload a folder as the context of a build that is requested in the block."""
-    if folder is None:
-        yield None
-        return
-    with context_archive(folder, dockerfile) as archive:
-        request = ObjectRequest(name="context.tgz", content_type="tgz", ttl_ms=CONTEXT_TTL_MS)
-        with ByteMeter(f"context {folder}", archive.stat().st_size) as meter:
-            stored = client.objects.upload(archive, request, meter.add)
-    yield BuildContext(object_id=stored.id)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text; send it in a CONTEXT") from error
 
 
 COLUMNS: Mapping[str, Callable[[BlueprintView], object]] = {
@@ -302,17 +235,6 @@ def delete(ids: Sequence[str]) -> None:
         for found in [find_blueprint(client, given) for given in ids]:
             client.blueprints.delete(found.id)
             click.echo(f"{found.id}  deleted")
-
-
-def find_blueprint(client: Client, given: str) -> BlueprintView:
-    """Return the blueprint of that id; else the newest of that name."""
-    try:
-        return client.blueprints.get(given)
-    except NotFound:
-        for view in client.blueprints.list(given, limit=1):
-            return view
-    hint = nearest_hint(given, client.blueprints.list(limit=PAGE))
-    raise NotFound(f"no blueprint has the id or name {given!r}{hint}; `benchyard blueprint list` shows all")
 
 
 def _status(view: BlueprintView) -> str:

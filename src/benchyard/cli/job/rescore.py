@@ -1,6 +1,5 @@
 """`benchyard job rescore`: score the agents' final states again, beside the old scores."""
 
-import time
 from collections.abc import Sequence
 
 import click
@@ -19,7 +18,6 @@ from benchyard.cli.render import (
     wire,
 )
 from benchyard.cli.table import Narrow
-from benchyard.client.client import Client
 from benchyard.client.plain_text import clean
 from benchyard.models.base import Model
 from benchyard.models.job_plans import count_text
@@ -28,8 +26,6 @@ from benchyard.models.trials import TrialView
 from benchyard.reports.comparison import agent_labels
 
 _PAGE = 1000
-_FIRST_LOOK_SECONDS = 0.1
-_LATER_LOOKS_SECONDS = 2.0
 _SAME = 1e-9
 
 
@@ -87,7 +83,7 @@ def rescore(given: str, trials: Sequence[str], wait: bool, output: str) -> None:
         ids = view.rescoring.trial_ids if view.rescoring else []
         if wait and view.rescoring is not None:
             with spinner(f"scoring {count_text(len(ids), 'trial')} again"):
-                view = _await_rescoring(client, view)
+                view = client.jobs.wait_for_rescoring(view.id)
         after = list(client.jobs.trials(before.id, limit=_PAGE)) if wait else []
     changes = [_change(before, known.get(each.id), each) for each in after if each.id in set(ids)]
     changes.sort(key=lambda each: (each.agent, each.scenario_name, each.attempt))
@@ -97,16 +93,6 @@ def rescore(given: str, trials: Sequence[str], wait: bool, output: str) -> None:
     else:
         told = {"rescored": [wire(each) for each in changes], "means": [wire(each) for each in means]}
         show({**wire(view), **(told if wait else {})}, output, "")
-
-
-def _await_rescoring(client: Client, view: BenchmarkJobView) -> BenchmarkJobView:
-    """Return the job once its current rescoring is over."""
-    delay = _FIRST_LOOK_SECONDS
-    while view.rescoring_state == "running":
-        time.sleep(delay)
-        delay = min(delay * 2, _LATER_LOOKS_SECONDS)
-        view = client.jobs.get(view.id)
-    return view
 
 
 def _change(job: BenchmarkJobView, old: TrialView | None, new: TrialView) -> ScoreChange:

@@ -10,7 +10,6 @@ import click
 from pydantic import Field
 
 from benchyard.cli.connection import connect, connect_async
-from benchyard.cli.job.logs import fetch_logs
 from benchyard.cli.job.summary import conditions_once
 from benchyard.cli.options import IntRange, checked_input, confirm, yes_option
 from benchyard.cli.render import (
@@ -42,6 +41,7 @@ from benchyard.cli.run.report import (
 )
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
+from benchyard.client.job_files.trial_logs import fetch_logs
 from benchyard.client.lookup import SHOWN, find_benchmark, find_scenario
 from benchyard.client.plain_text import clean
 from benchyard.errors import NotFound, UsageError
@@ -317,7 +317,7 @@ async def _fetch(places: Mapping[str, Path]) -> None:
     async with connect_async() as client:
         for id, folder in places.items():
             folder.mkdir(parents=True, exist_ok=True)
-            await fetch_logs(client, id, folder)
+            await fetch_logs(client.session, id, folder)
 
 
 class _Names:

@@ -17,13 +17,8 @@ from benchyard.benchmarks.files.scenario_draft import (
 )
 from benchyard.benchmarks.files.writer import FolderContents
 from benchyard.client.benchmark_files.progress import SILENT, PushProgress
-from benchyard.client.build_context import (
-    CONTEXT_TTL_MS,
-    context_archive,
-    ignore_rules,
-    included_paths,
-    remove_context,
-)
+from benchyard.client.blueprint_builds import BlueprintBuild, begin_build, finish_build
+from benchyard.client.build_context import context_archive, ignore_rules, included_paths
 from benchyard.client.lookup import find_one, find_snapshot_id
 from benchyard.client.nouns import SyncNouns
 from benchyard.client.resources.network import PolicyFields
@@ -344,21 +339,10 @@ def _dockerfile_blueprint_id(
     request = BlueprintRequest(name=name, dockerfile=text)
     context = dockerfile if files else None
     view = progress.build(client, draft.request.name, request, context)
-    return (view or _build(client, request, context)).id
-
-
-def _build(client: SyncNouns, request: BlueprintRequest, dockerfile: Path | None) -> BlueprintView:
-    """Build a Dockerfile with its folder as the context; raises BuildFailed."""
-    if dockerfile is None:
-        return client.blueprints.wait(client.blueprints.create(request).id)
-    with context_archive(dockerfile.parent, dockerfile) as archive:
-        stored = ObjectRequest(name="context.tgz", content_type="tgz", ttl_ms=CONTEXT_TTL_MS)
-        context = BuildContext(object_id=client.objects.upload(archive, stored).id)
-    view = client.blueprints.create(request.model_copy(update={"build_context": context}))
-    try:
-        return client.blueprints.wait(view.id)
-    finally:
-        remove_context(client, view)
+    if view is None:
+        build = BlueprintBuild(request, context.parent if context else None, context)
+        view = finish_build(client, begin_build(client, build))
+    return view.id
 
 
 def _context_files(dockerfile: Path) -> dict[str, bytes]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchyard.benchmarks.files import benchmark_file, comparison, scenario_file
+from benchyard.benchmarks.files import benchmark_file, comparison
 from benchyard.benchmarks.files.benchmark_file import BenchmarkDraft, NamedScenario
 from benchyard.benchmarks.files.scenario_draft import ScenarioDraft
 from benchyard.benchmarks.files.writer import FolderContents, scenario_contents, slug, write_scenario
@@ -177,25 +177,6 @@ def pull_benchmark(client: SyncNouns, view: BenchmarkView, folder: Path) -> int:
         entries.append(name)
     FolderContents({**data, "scenarios": entries}).write(folder, benchmark_file.NAME)
     return len(taken)
-
-
-def write_snapshot_scenario(folder: Path, snapshot: str, working_directory: str | None) -> None:
-    """Write the folder of a scenario that starts from a snapshot of a devbox."""
-    environment = {"snapshot": snapshot}
-    if working_directory:
-        environment["working_directory"] = working_directory
-    scorer = {"name": "check", "type": "command_scorer", "weight": 1.0, "command": "test -e done.txt"}
-    contents = FolderContents(
-        {
-            "name": slug(folder.resolve().name),
-            "environment": environment,
-            "scorers": [scorer],
-            "isolation": "auto",
-        }
-    )
-    contents.add("problem.md", "Create a file `done.txt` in the working directory.\n")
-    contents.add("reference.sh", "touch done.txt\n")
-    contents.write(folder, scenario_file.NAME)
 
 
 def _free_name(name: str, taken: set[str]) -> str:

@@ -212,18 +212,29 @@ class Jobs(VerbGroup[S]):
         All scores are kept with the trial, and the last one counts, as after any rescoring.
         """
         trial = yield from self.trial.steps(trial_id)
-        view = yield from self.rescore.steps(trial.job_id, [trial_id], times=times)
-        delay = FIRST_LOOK_SECONDS
-        while view.rescoring_state == "running":
-            yield from pause(delay)
-            delay = min(delay * 2, LATER_LOOKS_SECONDS)
-            view = yield from self.get.steps(trial.job_id)
+        yield from self.rescore.steps(trial.job_id, [trial_id], times=times)
+        view = yield from self.wait_for_rescoring.steps(trial.job_id)
         trial = yield from self.trial.steps(trial_id)
         if trial.rescore_note is not None:
             raise Conflict(f"trial {trial_id} was not scored again: {trial.rescore_note}")
         if view.rescoring is not None and trial_id in view.rescoring.pruned:
             raise Conflict(f"the final state of trial {trial_id} is not kept any more")
         return (yield from fetch(Request("GET", at("/v1/trials/{}/scorer_noise", trial_id)), ScorerNoiseView))
+
+    @call
+    def wait_for_rescoring(self, id: str, timeout: float | None = None) -> Steps[BenchmarkJobView]:
+        """Wait until the trials of a job are scored again; raises StillWaiting after the timeout."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        delay = FIRST_LOOK_SECONDS
+        while True:
+            view = yield from self.get.steps(id)
+            if view.rescoring_state != "running":
+                return view
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                raise StillWaiting(f"trials of job {id} are still being scored again")
+            yield from pause(delay if deadline is None else min(delay, deadline - now))
+            delay = min(delay * 2, LATER_LOOKS_SECONDS)
 
     @call
     def rename(self, id: str, name: str) -> Steps[BenchmarkJobView]:

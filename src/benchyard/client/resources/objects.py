@@ -1,6 +1,6 @@
 """Stored objects: upload, download, list and remove them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, TypeVar
 
 from benchyard.client.bodies import Progress, Source, Target, body_from, no_progress
@@ -10,10 +10,34 @@ from benchyard.client.operations import TRANSFER_TIMEOUT, Flow, Request, Steps, 
 from benchyard.client.resources.files import download
 from benchyard.errors import BenchyardError
 from benchyard.models.base import RenameRequest
-from benchyard.models.objects import ObjectDownloadView, ObjectListView, ObjectRequest, ObjectView
+from benchyard.models.objects import (
+    ContentType,
+    ObjectDownloadView,
+    ObjectListView,
+    ObjectRequest,
+    ObjectView,
+)
 
 T = TypeVar("T")
 Origin = Literal["users", "runs"]
+TYPES: Mapping[str, ContentType] = {
+    ".tar.gz": "tgz",
+    ".tgz": "tgz",
+    ".tar": "tar",
+    ".gz": "gzip",
+    ".txt": "text",
+    ".md": "text",
+    ".json": "text",
+    ".yaml": "text",
+}
+
+
+def content_type(name: str) -> ContentType:
+    """Return the type of a file's content, guessed from its ending."""
+    for suffix, kind in TYPES.items():
+        if name.endswith(suffix):
+            return kind
+    return "binary"
 
 
 class Objects(VerbGroup[S]):

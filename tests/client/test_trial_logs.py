@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from benchyard.cli.job import logs
-from benchyard.cli.job.logs import path_segment, trial_folders, unpack_logs
+from benchyard.client.job_files import trial_logs
+from benchyard.client.job_files.trial_logs import path_segment, trial_folders, unpack_logs
 from benchyard.errors import TooLarge
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.trials import TrialView
@@ -23,7 +23,7 @@ def test_any_name_is_one_safe_part_of_a_path(name: str) -> None:
     assert found
     assert Path("a", found).parts == ("a", found)
     assert not found.startswith(".")
-    assert len(found) <= logs.LONGEST_NAME
+    assert len(found) <= trial_logs.LONGEST_NAME
     assert found.isascii()
     assert found.isprintable()
 
@@ -64,11 +64,11 @@ def test_an_archive_says_nothing_about_where_files_go(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_grows_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "MOST_BYTES", 1024)
+    monkeypatch.setattr(trial_logs, "MOST_BYTES", 1024)
     with pytest.raises(TooLarge, match="when unpacked"):
         unpack_logs(packed(("zeros", bytes(10_000_000))), tmp_path)
     assert (tmp_path / "zeros").stat().st_size == 0
-    monkeypatch.setattr(logs, "MOST_FILES", 2)
+    monkeypatch.setattr(trial_logs, "MOST_FILES", 2)
     with pytest.raises(TooLarge, match="3 files"):
         unpack_logs(packed(("a", b""), ("b", b""), ("c", b"")), tmp_path)
 

@@ -1,0 +1,1 @@
+"""Files of jobs on this machine: the logs of trials, and results in Harbor's layout."""
