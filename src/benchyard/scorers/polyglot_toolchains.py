@@ -254,8 +254,11 @@ async def _install(folder: Path, cache: Path) -> None:
 
 _PROGRAM = "import sys; del sys.path[0]; import pytest; sys.exit(pytest.console_main())"
 _OF_PYTEST = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "exceptiongroup", "tomli")
-_LAZY = ("doctest", "unittest", "difflib", "pdb", "sitecustomize", "usercustomize")
-"""Modules that pytest imports after it has begun to look for modules beside the tests, and not before.
+_LAZY = (
+    *("doctest", "unittest", "difflib", "pdb", "getpass", "pwd", "termios"),
+    *("sitecustomize", "usercustomize"),
+)
+"""Modules that a version of pytest, or a test, imports when modules are looked for beside the tests already.
 
 All others of the standard library were imported by then, or only the answer itself imports them.
 """
