@@ -140,3 +140,26 @@ def test_by_path_a_switch_of_protocols_says_no_more_either() -> None:
     lines = switch_head(asked([], BY_PATH), answer).split(b"\r\n")
     assert lines[1:-2] == [b"%b: %b" % pair for pair in handshake]
     assert b"set-cookie: 1" in switch_head(asked([], BY_NAME), answer)
+
+
+ORDERS = (
+    b"x-accel-redirect x-accel-expires x-accel-charset x-accel-limit-rate x-sendfile x-sendfile2 "
+    b"x-sendfile-temporary x-lighttpd-send-file x-lighttpd-send-tempfile x-litespeed-location x-reproxy-url"
+).split()
+
+
+@pytest.mark.parametrize("where", [BY_PATH, BY_NAME])
+def test_a_proxy_before_the_server_gets_no_orders_from_a_devbox(where: TunnelAddress) -> None:
+    """nginx and others answer with a file or an internal address of their own when told so by a header."""
+    given = [*((name, b"/internal") for name in ORDERS), *ABOUT_ITSELF]
+    answer = h11.Response(status_code=200, headers=given)
+    assert [pair for pair in answer_headers(asked([], where), answer) if pair in given] == ABOUT_ITSELF
+    switch = h11.InformationalResponse(status_code=101, headers=[(b"upgrade", b"websocket"), *given])
+    assert b"internal" not in switch_head(asked([], where), switch)
+
+
+def test_only_by_name_a_program_says_that_its_answer_is_a_stream() -> None:
+    answer = h11.Response(status_code=200, headers=[(b"x-accel-buffering", b"no")])
+    pair = (b"x-accel-buffering", b"no")
+    assert pair in answer_headers(asked([], BY_NAME), answer)
+    assert pair not in answer_headers(asked([], BY_PATH), answer)

@@ -47,6 +47,34 @@ def test_a_key_is_found_however_it_is_cut_and_spelled(key: str, size: int) -> No
         assert passed.endswith(b" after " + key.encode()[:-1])
 
 
+SPELLED = [
+    b"AbCd%2FEfGh%2BIjKl%3D%3D",
+    b"AbCd%2fEfGh%2bIjKl%3d%3d",
+    b"AbCd/EfGh%2bIjKl%3d%3d",
+    b"AbCd%2fEfGh%2bIjKl==",
+    b"AbCd/EfGh+IjKl\\u003d\\u003d",
+    b"AbCd/EfGh+IjKl\\u003D\\u003D",
+    b"AbCd\\/EfGh+IjKl\\u003d\\u003d",
+    b"AbCd/EfGh\\u002BIjKl==",
+    b"AbCd\\u002fEfGh\\u002bIjKl\\u003d\\u003d",
+]
+
+
+@pytest.mark.parametrize("form", SPELLED)
+def test_a_key_of_mixed_case_is_found_as_other_encoders_spell_it(form: bytes) -> None:
+    mask = KeyMask(["AbCd/EfGh+IjKl=="])
+    assert mask.data(b"before " + form + b" after") == b"before " + b"*" * len(form) + b" after"
+    assert not mask.found(form.swapcase())
+
+
+def test_escapes_in_a_key_with_quotes_keep_their_backslashes_apart() -> None:
+    key = "a\"b<c\\u00ffé'd"
+    told = json.dumps(key)[1:-1]
+    html_safe = told.replace("<", "\\u003c").replace("'", "\\u0027")
+    for form in (told, html_safe):
+        assert KeyMask([key]).found(f"x{form}y".encode())
+
+
 @given(some.lists(some.binary(max_size=200), max_size=20))
 def test_bytes_without_a_key_pass_unchanged(chunks: list[bytes]) -> None:
     plain = PlainSearch(KeyMask(["\x00\x01\x02\x00\x01\x02\x00\x01\x03"]))

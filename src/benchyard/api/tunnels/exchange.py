@@ -116,6 +116,10 @@ _FAMILIES = (b"access-control-", b"grpc-", b"ratelimit", b"x-")
 """Prefixes of further such headers: those of programs, and those about one answer."""
 _OF_THE_ORIGIN = frozenset([b"x-dns-prefetch-control", b"x-permitted-cross-domain-policies"])
 """Headers with those prefixes that browsers apply to the whole address."""
+_ORDERS = (b"x-accel-", b"x-sendfile", b"x-lighttpd-", b"x-litespeed-", b"x-lsadc-", b"x-reproxy-")
+"""Prefixes of orders to a reverse proxy, such as to answer with a file or an internal address of its own."""
+_HARMLESS_ORDERS = frozenset([b"x-accel-buffering"])
+"""Passed on by name: programs that stream an answer have a proxy not hold it back."""
 _OF_A_SWITCH = frozenset([b"connection", b"upgrade"])
 _CONTROLS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _BODILESS = (204, 304)
@@ -183,7 +187,7 @@ def answer_headers(asked: InboundRequest, answer: h11.Response) -> list[Header]:
         raise h11.RemoteProtocolError("an invalid answer")
     has_coding = any(name == b"transfer-encoding" for name, _ in headers_given)
     dropped = frozenset([b"content-length"]) if has_coding or answer.status_code in _BODILESS else frozenset()
-    headers = list(end_to_end_headers(headers_given, dropped))
+    headers = _without_orders(end_to_end_headers(headers_given, dropped))
     if asked.address.prefix:
         headers = [(name, value) for name, value in headers if _may_pass_by_path(name)]
         headers.append((b"content-security-policy", SANDBOX))
@@ -195,7 +199,7 @@ def answer_headers(asked: InboundRequest, answer: h11.Response) -> list[Header]:
 
 def switch_head(asked: InboundRequest, answer: h11.InformationalResponse) -> bytes:
     """Return the head that tells the client to switch from HTTP to the other protocol."""
-    headers = [(name, value) for name, value in answer.headers if not _CONTROLS.search(value)]
+    headers = _without_orders(header for header in answer.headers if not _CONTROLS.search(header[1]))
     if asked.address.prefix:
         # A browser takes cookies and other headers from this head as from any other.
         headers = [
@@ -215,9 +219,18 @@ def end_to_end_headers(headers: Iterable[Header], dropped: frozenset[bytes]) -> 
     return ((name, value) for name, value in headers_kept if name not in left_out)
 
 
+def _without_orders(headers: Iterable[Header]) -> list[Header]:
+    """Return headers without those that a proxy before this server would obey as the server's own."""
+    return [
+        (name, value) for name, value in headers if name in _HARMLESS_ORDERS or not name.startswith(_ORDERS)
+    ]
+
+
 def _may_pass_by_path(name: bytes) -> bool:
     """Tell whether a header concerns its own answer only, or is one that no browser acts on."""
-    return name in _OF_ONE_ANSWER or (name.startswith(_FAMILIES) and name not in _OF_THE_ORIGIN)
+    return name in _OF_ONE_ANSWER or (
+        name.startswith(_FAMILIES) and name not in _OF_THE_ORIGIN and name not in _HARMLESS_ORDERS
+    )
 
 
 def _forwarding_headers(asked: InboundRequest) -> list[Header]:

@@ -127,8 +127,8 @@ _FEW_ENTRIES = 200
 """Most entries of a tree that a thread walks through: with more, threads would delay each other."""
 _MOST_REMEMBERED = 1000
 """Number of large trees to remember; one is forgotten when it is removed, or when as many have followed."""
-_LONG_SHEET_BYTES = 8 * 1024
-"""Bytes of a long list of paths: some hundreds of them."""
+_LONG_SHEET_BYTES = 24 * 1024
+"""Bytes of a long list of paths: more than those of the work that a large trial leaves (`MOST_OF_WORK`)."""
 _SMALL_FILE_BYTES = 1024**2
 """Largest file, in bytes, that is removed at once: it delays no other work."""
 

@@ -10,7 +10,7 @@ import re
 import zlib
 from collections.abc import Iterable
 from typing import Protocol
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from benchyard.gateway.dialects.model_replies import MOST_DECODED
 from benchyard.gateway.grants import Upstream
@@ -186,12 +186,46 @@ def key_search(mask: KeyMask, encoding: str | None) -> KeySearch | None:
     raise KeyShown(UNREADABLE)
 
 
+_KEPT_IN_URLS = ("", "/", "=", "!*'()", "/:@+=", ";,/?:@&=+$#!*'()")
+"""Characters that encoders of URLs leave as they are, beside letters, digits and `_.-~`."""
+_ESCAPED_IN_JSON = ("", "<>&", "=<>&'", "\"+<>&'`", "\"'/<>&", "=+/<>&'`")
+"""Characters that encoders of JSON escape beside those that they must: Go, Gson, .NET, PHP, and others."""
+
+
 def _forms(key: str) -> set[bytes]:
     plain = key.encode(errors="surrogateescape")
-    escaped = {json.dumps(key)[1:-1], json.dumps(key, ensure_ascii=False)[1:-1], key.replace("/", "\\/")}
-    quoted = {quote(key, safe=""), quote(key), quote(key, safe="").lower()}
-    forms = {plain, *(form.encode(errors="surrogateescape") for form in escaped | quoted)}
-    return {form for form in (*forms, *_base64_core(plain)) if len(form) >= SHORTEST}
+    found = {form.encode(errors="surrogateescape") for form in (*_json_forms(key), *_url_forms(key))}
+    return {form for form in (plain, *found, *_base64_core(plain)) if len(form) >= SHORTEST}
+
+
+def _json_forms(key: str) -> set[str]:
+    """Return the key as encoders of JSON write it, with and without escapes that they may leave out."""
+    forms = set()
+    for text in (json.dumps(key)[1:-1], json.dumps(key, ensure_ascii=False)[1:-1]):
+        for characters in _ESCAPED_IN_JSON:
+            # A quote has a backslash of its own by now.
+            whole = text.replace('\\"', '"') if '"' in characters else text
+            for digits in ("04x", "04X"):
+                escapes = {ord(each): f"\\u{ord(each):{digits}}" for each in characters}
+                form = whole.translate(escapes)
+                forms |= {_with_digits(form, digits), _with_digits(form.replace("/", "\\/"), digits)}
+    return forms
+
+
+def _with_digits(text: str, digits: str) -> str:
+    """Write the digits of all escapes in lower or upper case; `digits` is `04x` or `04X`."""
+    change = str.lower if digits == "04x" else str.upper
+    return _JSON_ESCAPE.sub(lambda match: f"{match[1]}u{change(match[2])}", text)
+
+
+_JSON_ESCAPE = re.compile(r"((?<!\\)(?:\\\\)*\\)u([0-9a-fA-F]{4})")
+_URL_ESCAPE = re.compile("%[0-9A-F]{2}")
+
+
+def _url_forms(key: str) -> set[str]:
+    """Return the key as encoders of URLs and of forms write it; only the digits of escapes have two cases."""
+    forms = {write(key, safe=kept) for write in (quote, quote_plus) for kept in _KEPT_IN_URLS}
+    return forms | {_URL_ESCAPE.sub(lambda match: match[0].lower(), form) for form in forms}
 
 
 def _base64_core(plain: bytes) -> set[bytes]:
