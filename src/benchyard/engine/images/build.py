@@ -97,6 +97,7 @@ MAX_DOCKERFILE_BYTES = 1024**2
 FOUNDATION = "-foundation"
 _DOCKERFILE_DOOR = "-dockerfile"
 _DOCKERFILE = "Dockerfile"
+_STDERR_CHARACTERS = 8 * 1024
 
 
 @dataclass(frozen=True)
@@ -389,7 +390,7 @@ class _Steps:
         state = await wait_for_completion(self._tools, state)
         # Only output of the shell itself before it runs the command.
         early, _ = await self._tools.host.tail(state.devbox_id, state.id, "stderr", _STDERR_LINES)
-        for line in early.splitlines():
+        for line in early[-_STDERR_CHARACTERS:].splitlines():
             self._log.line(line)
         if state.exit_status != 0:
             raise self._failure(title, state)

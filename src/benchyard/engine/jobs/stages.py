@@ -92,7 +92,7 @@ async def _paths(context: TrialContext) -> list[str]:
     except BenchyardError as error:
         _log.warning("trial %s: the agent's logs are not kept: %s", context.trial.id, error)
         return []
-    return _in_order({f"{folder}/{line[2:]}" for line in text.splitlines() if line.startswith("./")})
+    return _in_order({f"{folder}/{line[2:]}" for line in text.split("\n") if line.startswith("./")})
 
 
 def _in_order(found: set[str]) -> list[str]:
@@ -134,6 +134,7 @@ _GRACE_SECONDS = 30.0
 """Seconds that the devbox has to end the agent's commands after the time; then they are killed here."""
 _TAIL_LINES = 20
 _STDOUT_BYTES = 64 * 1024
+_STDERR_CHARACTERS = 16 * 1024
 
 _MAKE_FOLDERS = 'mkdir -p -- "$1" "$2" && chmod 755 -- "$1" "$2" && chown -- "$3:" "$2"'
 
@@ -383,14 +384,14 @@ async def _judge(context: TrialContext, state: ExecutionState, printed: str, *, 
     error, _ = await tools.host.tail(devbox_id, context.in_round(AGENT_EXECUTION), "stderr", _TAIL_LINES)
     # Redact before cutting: half a secret would not be recognised.
     clean = await trial_scrubber(context)
-    error = clean.text(error)
+    error = (await asyncio.to_thread(clean.text, error))[-_STDERR_CHARACTERS:]
     ended = AgentEnd(
         exit_status=state.exit_status or 0,
         signal=state.signal,
         timed_out=timed_out,
         hint=state.hint,
         stderr_tail=error,
-        stdout_tail=clean.text(printed),
+        stdout_tail=await asyncio.to_thread(clean.text, printed),
         calls=int(context.trial.usage.get("model_calls", 0)),
         last_error=clean.text(context.last_error) if context.last_error else None,
     )
