@@ -75,8 +75,15 @@ def failure_of_next_round(failure: TrialFailed) -> TrialFailed:
     return TrialFailed("agent", failure.name, told)
 
 
+OUTPUT_LOST = "output of the agent was lost: there was no space left on the disk for a moment"
+"""Condition of a trial that is scored all the same: an agent can fill the disk, and free it again."""
+
+
 def failure_of_output(hint: str | None) -> TrialFailed | None:
-    """Return the failure of a host that lost output of the agent; the agent's work is as doubtful."""
+    """Return the failure of a host that lost output of the agent, if its disk is still full.
+
+    The agent's work is then as doubtful.
+    """
     if hint and "output was lost" in hint and _NO_SPACE in hint.lower():
         return TrialFailed("infrastructure", "HostError", f"{_FULL}: {hint}")
     return None

@@ -17,6 +17,7 @@ from benchyard.engine.devboxes.states import BOOTING, ENDED, SUSPENDED
 from benchyard.engine.disk_use import is_short
 from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.jobs.failures import (
+    OUTPUT_LOST,
     TrialFailed,
     failure_of_devbox,
     failure_of_error,
@@ -375,7 +376,10 @@ async def _judge(context: TrialContext, state: ExecutionState, printed: str, *, 
     if context.devbox.status in ENDED:
         raise failure_of_devbox(context.devbox)
     if lost_output := failure_of_output(state.hint):
-        raise lost_output
+        if is_short(tools.settings.data):
+            raise lost_output
+        # There is space now: whoever took it all has given it back, and the agent may have been that.
+        context.note(conditions=list(dict.fromkeys([*context.trial.conditions, OUTPUT_LOST])))
     timed_out = is_late or state.timed_out
     if timed_out:
         context.end_by("timeout")
