@@ -50,7 +50,6 @@ DYNAMIC: dict[str, list[Any]] = {
     "engine/runs/scorer_output.py": [r"/home/user/(?=[^\s/])"],
     "gateway/proxy/masks.py": [rb"sk\-aaaa|sk\-aaab|c2st", rb"[sc]"],
     "images/dockerfile/bases.py": [r"((?:=|,)from=)debian:12(?=,|$)"],
-    "images/dockerfile/parser.py": [re.compile(r"^(.*)\\[ \t]*$", re.S)],
     "images/host_image.py": [r"libcap[-.\w]*"],
     "images/user_layer.py": [re.compile(rb"^(sudo:[^:\n]*:[^:\n]*:)([^:\n]*)$", re.M)],
     "registry.py": [re.compile(r"^class NativeDriver\b", re.M)],
@@ -323,7 +322,9 @@ def families(pattern: re.Pattern[Any]) -> Iterator[tuple[str, str, str]]:
 def _late_families(parsed: Any) -> Iterator[tuple[str, str, str]]:
     """What fits a pattern up to one of its parts, and then much of that part; and such a piece again and again."""
     flat = list(_unnested(parsed))
-    cuts = [at for at in range(1, len(flat) + 1) if not all(_is_literal(each) for each in flat[at - 1 : at + 1])]
+    cuts = [
+        at for at in range(1, len(flat) + 1) if not all(_is_literal(each) for each in flat[at - 1 : at + 1])
+    ]
     begins = some((made(flat[:at]) for at in cuts for made in (example, least)), _MOST_BEGINS)
     for begin, unit, end in itertools.product(begins, _FILLINGS, (_NOTHING, "x")):
         yield begin, unit, end

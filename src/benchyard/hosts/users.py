@@ -62,7 +62,9 @@ async def ensure_user(driver: Driver, spec: DevboxSpec, name: str, uid: int | No
 
 def _row_of(content: bytes, name: str) -> list[str] | None:
     own = f"{name}:".encode()
-    rows = (line.decode(errors="surrogateescape").split(":") for line in _lines(content) if line.startswith(own))
+    rows = (
+        line.decode(errors="surrogateescape").split(":") for line in _lines(content) if line.startswith(own)
+    )
     return next((row for row in rows if len(row) >= _FIELDS), None)
 
 

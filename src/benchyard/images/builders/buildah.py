@@ -173,7 +173,9 @@ class BuildahBuilder(EngineBuilder):
                     "out_of_memory",
                 )
         if status != 0:
-            step = BuildSteps(attempt.rewritten.dockerfile, attempt.rewritten.changes).find(attempt.output.step)
+            step = BuildSteps(attempt.rewritten.dockerfile, attempt.rewritten.changes).find(
+                attempt.output.step
+            )
             raise build_error(failure_from_buildah(attempt.output, status), step, attempt.context)
 
     async def _call(self, attempt: BuildAttempt, group: BuildGroup) -> BuildahCall:

@@ -226,9 +226,7 @@ class BuildKitBuilder(EngineBuilder):
             problem := await self._images.load_folder(attempt.heredocs, attempt.files_name, attempt.scratch)
         ):
             raise BuildFailed(f"the here-documents could not be handed to the engine: {problem}")
-        progress = BuildKitProgress(
-            attempt.output, attempt.rewritten.dockerfile, attempt.rewritten.changes
-        )
+        progress = BuildKitProgress(attempt.output, attempt.rewritten.dockerfile, attempt.rewritten.changes)
         try:
             status = await self._tool.run(self._call(attempt), progress.line)
         finally:

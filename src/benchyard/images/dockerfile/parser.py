@@ -322,7 +322,9 @@ class _Reader:
                 continue
             found.append(self._instruction(first, joined))
             if len(found) > _MOST_INSTRUCTIONS:
-                raise BuildFailed(f"the Dockerfile has more than {_MOST_INSTRUCTIONS} instructions: join some")
+                raise BuildFailed(
+                    f"the Dockerfile has more than {_MOST_INSTRUCTIONS} instructions: join some"
+                )
         return found
 
     def _logical_line(self) -> str:
