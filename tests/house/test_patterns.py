@@ -320,7 +320,7 @@ def families(pattern: re.Pattern[Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _late_families(parsed: Any) -> Iterator[tuple[str, str, str]]:
-    """What fits a pattern up to one of its parts, and then much of that part; and such a piece again and again."""
+    """What fits a pattern up to one of its parts, and then much of that part; and that piece repeated."""
     flat = list(_unnested(parsed))
     cuts = [
         at for at in range(1, len(flat) + 1) if not all(_is_literal(each) for each in flat[at - 1 : at + 1])

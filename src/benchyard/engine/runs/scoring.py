@@ -368,7 +368,7 @@ class Scoring:
         return RoomImages(made, base)
 
     async def _in_its_devbox(self, context: RoomContext) -> list[ScorerResult]:
-        """Return the results of a `live` scoring; a devbox that cannot be made ready may be the answer's work."""
+        """Return the results of a `live` scoring; the answer may keep its devbox from being made ready."""
         try:
             return await self._twice(context, partial(self._inside, context))
         except ScorerFailed as error:

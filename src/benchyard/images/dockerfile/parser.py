@@ -121,7 +121,7 @@ class _Expansion:
         return self._chosen(name, sign, word)
 
     def _word(self) -> str:
-        """Return what stands behind an operator, up to the brace; raises ValueError if it is nested too deep."""
+        """Return the text behind an operator, up to the brace; raises ValueError if nested too deep."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise ValueError(f"more than {_DEEPEST} variables are nested in each other")

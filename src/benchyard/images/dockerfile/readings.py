@@ -78,7 +78,7 @@ async def rewritten(
     return RewrittenDockerfile(Dockerfile((), instructions), changes, told["text"])
 
 
-async def _told(call: ApartCall, function: str, given: Mapping[str, Any]) -> dict[str, Any]:
+async def _told(call: ApartCall, function: str, given: dict[str, Any]) -> dict[str, Any]:
     try:
         made = await call(function, marshal.dumps(given))
     except WorkerFailed as error:

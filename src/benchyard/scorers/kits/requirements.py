@@ -76,7 +76,7 @@ def header(script: str) -> ScriptHeader:
 
 
 def _heads(script: str) -> Iterator[str]:
-    """Yield the lines between `# /// script` and the last `# ///` of the comment they are in, as PEP 723 has it.
+    """Yield the lines between `# /// script` and the last `# ///` of the same comment, as PEP 723 has it.
 
     In one pass, whatever the script is.
     """

@@ -149,7 +149,7 @@ def of_worker(told: dict[str, Any]) -> ScriptNeeds:
     """Return the needs that a worker found; raises ScorerFailed as `needs_of` does."""
     if "failed" in told:
         raise ScorerFailed(told["failed"])
-    lists = {
+    lists: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in told["needs"].items()
     }
     return ScriptNeeds(**lists)
