@@ -17,12 +17,11 @@ from benchyard.engine.devboxes.states import BOOTING, ENDED, SUSPENDED
 from benchyard.engine.disk_use import is_short
 from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.jobs.failures import (
-    OUTPUT_LOST,
     TrialFailed,
     failure_of_devbox,
     failure_of_error,
-    failure_of_output,
     failure_of_setup,
+    note_of_output,
 )
 from benchyard.engine.jobs.model_usage import agent_deadline, settle_usage
 from benchyard.engine.jobs.trial_context import AGENT_EXECUTION, TrialContext, trial_scrubber
@@ -375,11 +374,11 @@ async def _judge(context: TrialContext, state: ExecutionState, printed: str, *, 
     context.devbox = await _look_at_devbox(context)
     if context.devbox.status in ENDED:
         raise failure_of_devbox(context.devbox)
-    if lost_output := failure_of_output(state.hint):
-        if is_short(tools.settings.data):
-            raise lost_output
-        # There is space now: whoever took it all has given it back, and the agent may have been that.
-        context.note(conditions=list(dict.fromkeys([*context.trial.conditions, OUTPUT_LOST])))
+    lost_output = note_of_output(state.hint, tools.settings.data)
+    if isinstance(lost_output, TrialFailed):
+        raise lost_output
+    if lost_output is not None:
+        context.note(conditions=list(dict.fromkeys([*context.trial.conditions, lost_output])))
     timed_out = is_late or state.timed_out
     if timed_out:
         context.end_by("timeout")
