@@ -108,6 +108,7 @@ def test_other_events_pass_unchanged(size: int) -> None:
     assert b"".join([*map(stripping.feed, pieces), stripping.end()]) == stream
 
 
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize(
     ("messages", "is_asked"),
     [
