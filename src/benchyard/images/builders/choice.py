@@ -70,7 +70,7 @@ async def open_builder(
 
 @dataclass(frozen=True)
 class _Parts:
-    """What a builder is made of, whatever its engine is."""
+    """The parts of a builder, whatever its engine is."""
 
     store: ImageStore
     folder: Path
