@@ -34,6 +34,10 @@ SUSPICIOUS_SECONDS = 0.001
 """For a small text; what is quadratic takes far more."""
 MOST_GROWTH = 3.2
 _MOST_ATOMS = 7
+_MOST_BEGINS = 16
+_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+_FILLINGS = (" ", "\n", "a", "1")
+"""What parts at the end of a pattern may take in or leave to the next part."""
 _LONG_SECONDS = 0.05
 _NOTHING = "\x01"
 """What fits no pattern."""
@@ -46,7 +50,6 @@ DYNAMIC: dict[str, list[Any]] = {
     "engine/runs/scorer_output.py": [r"/home/user/(?=[^\s/])"],
     "gateway/proxy/masks.py": [rb"sk\-aaaa|sk\-aaab|c2st", rb"[sc]"],
     "images/dockerfile/bases.py": [r"((?:=|,)from=)debian:12(?=,|$)"],
-    "images/dockerfile/parser.py": [re.compile(r"^(.*)\\[ \t]*$", re.S)],
     "images/host_image.py": [r"libcap[-.\w]*"],
     "images/user_layer.py": [re.compile(rb"^(sudo:[^:\n]*:[^:\n]*:)([^:\n]*)$", re.M)],
     "registry.py": [re.compile(r"^class NativeDriver\b", re.M)],
@@ -313,6 +316,47 @@ def families(pattern: re.Pattern[Any]) -> Iterator[tuple[str, str, str]]:
         yield "".join(own[:1]), atom, _NOTHING
     for unit, end in itertools.product(repeated, (_NOTHING, *itertools.product(after, after))):
         yield example(parsed[:1]), unit, "".join(end)
+    yield from _late_families(parsed)
+
+
+def _late_families(parsed: Any) -> Iterator[tuple[str, str, str]]:
+    """What fits a pattern up to one of its parts, and then much of that part; and that piece repeated."""
+    flat = list(_unnested(parsed))
+    cuts = [
+        at for at in range(1, len(flat) + 1) if not all(_is_literal(each) for each in flat[at - 1 : at + 1])
+    ]
+    begins = some((made(flat[:at]) for at in cuts for made in (example, least)), _MOST_BEGINS)
+    for begin, unit, end in itertools.product(begins, _FILLINGS, (_NOTHING, "x")):
+        yield begin, unit, end
+    for begin in begins:
+        # Lines of their own too, which a pattern takes for its begin, its middle or its end.
+        for unit in (begin, f"{begin}\n", f"{begin} "):
+            yield "", unit, _NOTHING
+    repeats = [at for at, (code, _) in enumerate(flat) if str(code) in _REPEATS]
+    for at in repeats:
+        unit = example(flat[at : at + 1])
+        for repeated in filter(None, (unit, f"{unit}\n")):
+            yield example(flat[:at]), repeated, _NOTHING
+
+
+def _is_literal(part: Any) -> bool:
+    return str(part[0]) == "LITERAL"
+
+
+def _unnested(parsed: Any) -> Iterator[Any]:
+    """Yield the parts of a pattern in their order, those of groups in place of the group."""
+    for code, argument in parsed:
+        if str(code) == "SUBPATTERN":
+            yield from _unnested(argument[3])
+        elif str(code) == "ATOMIC_GROUP":
+            yield from _unnested(argument)
+        else:
+            yield code, argument
+
+
+def least(parsed: Any) -> str:
+    """Return a text that parts of a pattern fit, without what may be left out."""
+    return example([part for part in parsed if str(part[0]) not in _REPEATS or part[1][0]])
 
 
 def text_of(family: tuple[str, str, str], size: int) -> str:
@@ -386,6 +430,8 @@ def test_no_text_takes_a_pattern_more_than_its_share_of_time(part: int) -> None:
         r"\^\s*\{?\s*\\circ",
         r"[^)]*\)x",
         r"^(a+)+$",
+        r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(.+?)\s*$",
+        r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$",
     ],
 )
 def test_a_pattern_that_takes_too_long_is_reported(pattern: str) -> None:

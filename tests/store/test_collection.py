@@ -11,6 +11,7 @@ from benchyard.models.base import Columns, Record
 from benchyard.models.pages import Query
 from benchyard.store.collection import Collection
 from benchyard.store.database import Store
+from benchyard.testing.loop_probe import loop_probe
 
 
 class Thing(Record):
@@ -237,3 +238,24 @@ def test_a_name_that_no_index_holds_is_refused(database_url: str) -> None:
             await things.insert(thing(1, name=f"{long}x"))
 
     in_store(database_url, work)
+
+
+class LargeThing(Thing):
+    values: list[dict[str, int]] = Field(default_factory=list)
+
+
+def test_a_large_record_is_not_felt_while_it_is_read(database_url: str) -> None:
+    kept = LargeThing(id="thing_1", create_time_ms=1, name="large", values=[{"a": 1}] * 400_000)
+
+    async def main() -> None:
+        async with Store(database_url) as store:
+            things = store.collection("devboxes", LargeThing)
+            await things.insert(kept)
+            with loop_probe() as probe:
+                for find in (things.get("thing_1"), things.find_named("large")):
+                    found = await find
+                    assert found is not None
+                    assert len(found.values) == 400_000
+            assert probe.slow == []
+
+    asyncio.run(main())

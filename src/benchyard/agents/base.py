@@ -24,6 +24,7 @@ TRAJECTORY = f"{LOGS_FOLDER}/trajectory.json"
 MOST_PROMPT_BYTES = 100_000
 """Size above which a problem statement is in no variable: the kernel allows at most 128 KiB."""
 
+_LAST_CHARACTERS = 16 * 1024
 _LONGEST_LINE = 500
 
 C = TypeVar("C", bound=Model)
@@ -187,5 +188,6 @@ def _signal_name(number: int) -> str:
 
 
 def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # Only the end is looked at: an agent prints what it likes.
+    lines = [line.strip() for line in text[-_LAST_CHARACTERS:].splitlines() if line.strip()]
     return lines[-1][:_LONGEST_LINE] if lines else ""

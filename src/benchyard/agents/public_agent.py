@@ -25,7 +25,7 @@ from benchyard.models.base import Model
 MaxTurns = Annotated[int, Field(ge=1, le=100_000)]
 """Number of times an agent may ask its model before it must stop."""
 
-_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){1,3}[A-Za-z0-9]*(?:[-.+][A-Za-z0-9]+){0,8}")
+_VERSION = re.compile(r"[0-9]++(?:\.[0-9]++){1,3}+[A-Za-z0-9]*+(?:[-.+][A-Za-z0-9]++){0,8}+")
 _LONGEST_VERSION = 100
 _PRELUDE = """\
 state=

@@ -52,11 +52,13 @@ from benchyard.store.contents import ObjectContents
 from benchyard.store.database import Store
 from benchyard.store.reserve import Reserve
 from benchyard.store.vault import Vault, write_private
-from benchyard.workers.workers import Workers
+from benchyard.workers.workers import WorkerLimits, Workers
 
 _GRACE_SECONDS = 3
 _BACKLOG = 2048
 _MOST_NAMES = 10
+_DOCKERFILE_LIMITS = WorkerLimits(output_bytes=128 * 1024**2)
+"""Of reading a Dockerfile; its here-documents are written too."""
 _RINGS = (20_000, 20, 20)
 
 
@@ -97,6 +99,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         metrics = ServerMetrics()
         gateway = Grants(host, settings.data / "gateway", settings.devbox_lease_seconds)
         grants = await stack.enter_async_context(gateway)
+        workers = await stack.enter_async_context(Workers())
         tools = EngineContext(
             settings=settings,
             host=host,
@@ -107,15 +110,15 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             vault=vault,
             secrets=secrets,
             objects=objects,
-            workers=await stack.enter_async_context(Workers()),
-            builder=await _builder(settings, images, driver),
+            workers=workers,
+            builder=await _builder(settings, images, driver, workers),
             trees=driver.trees,
             doors=GrantedDoors(grants, vault),
             egress=grants,
             reserve=Reserve(settings.data / "reserve"),
         )
         engine = await stack.enter_async_context(open_engine(tools, store, grants))
-        workers = await stack.enter_async_context(Workers())
+        request_workers = await stack.enter_async_context(Workers())
         problem_reports = ProblemReports(tools.workers)
         tell_new = partial(problem_reports.tell_new, engine)
         tools.work.repeat("problems/tell", tell_new, TELL_SECONDS, "telling webhooks of new problems")
@@ -134,8 +137,8 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             metrics=metrics,
             leakage=LeakCounts(partial(leaks.find, settings.data)),
             ssh=await stack.enter_async_context(SshServer(settings, engine, host)),
-            workers=workers,
-            job_reports=JobReports(workers),
+            workers=request_workers,
+            job_reports=JobReports(request_workers),
             problem_reports=problem_reports,
         )
 
@@ -163,14 +166,16 @@ async def _store(settings: Settings) -> AsyncIterator[Store]:
         yield store
 
 
-async def _builder(settings: Settings, images: ImageStore, driver: Driver) -> Builder:
+async def _builder(settings: Settings, images: ImageStore, driver: Driver, workers: Workers) -> Builder:
     folder = settings.data / "images"
     groups = BuildCgroups(folder)
     groups.clear()
     # Build with the container engine that holds the devboxes, if the driver's options name one.
     socket = settings.driver_options.get("socket") if settings.driver == "container" else None
     url = f"unix://{socket.removeprefix('unix://')}" if socket else None
-    return await open_builder(images, folder, driver.trees, groups, BuilderChoice(settings.builder, url))
+    wanted = BuilderChoice(settings.builder, url)
+    call = partial(workers.call, limits=_DOCKERFILE_LIMITS)
+    return await open_builder(images, folder, driver.trees, groups, wanted, call)
 
 
 def _give_way(reason: str) -> None:

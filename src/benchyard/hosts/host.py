@@ -493,7 +493,7 @@ class Host:
     async def tail(self, devbox_id: str, execution_id: str, stream: str, lines: int) -> tuple[str, bool]:
         """Return the last lines as text (invalid bytes as U+FFFD), and True if any output was left out."""
         execution = self._devbox(devbox_id).find(execution_id)
-        return output.tail(execution.folder / output.check_stream(stream), lines)
+        return await asyncio.to_thread(output.tail, execution.folder / output.check_stream(stream), lines)
 
     async def open_read(self, devbox_id: str, path: str, user: str | None = None) -> int:
         """Return a descriptor to read a file of the devbox; the caller closes it."""

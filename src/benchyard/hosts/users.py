@@ -11,7 +11,10 @@ from benchyard.devboxes.layers.stack import LayerStack
 from benchyard.errors import NotFound, StartFailed, UsageError
 
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-_FIRST_UID = 1000
+_UID = re.compile(rb"^[^:\n]*:[^:\n]*:([0-9]{1,10})(?![^:\n])", re.M)
+"""Pattern of the third field of a row, if it is a number."""
+_FIELDS = 7
+_FIRST_UID, _LAST_UID = 1000, 65534
 _MAX_FILE_BYTES = 1024 * 1024
 _PATIENCE_SECONDS = 30.0
 _MAKE_HOME = """\
@@ -32,62 +35,81 @@ def has_user(rootfs: Rootfs, name: str, uid: int | None) -> bool:
             if found is None or not stat.S_ISREG(found.status.st_mode):
                 return False
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            rows = _read_rows(os.open("passwd", flags, dir_fd=found.parent))
+            content = _read(os.open("passwd", flags, dir_fd=found.parent))
     except OSError:
         return False
-    return _is_known(_row_of(rows, name), uid)
+    return _is_known(_row_of(content, name), uid)
 
 
 async def ensure_user(driver: Driver, spec: DevboxSpec, name: str, uid: int | None) -> bool:
     """Ensure that the devbox has this user, with this uid if one is given; return True if it had."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} cannot be a user's name: use lower case letters, digits, '_' and '-'")
-    rows = await _rows(driver, spec.id, "/etc/passwd")
-    known = _row_of(rows, name)
+    # Whoever worked in the devbox wrote these files: they are read and written in threads.
+    users = await _content(driver, spec.id, "/etc/passwd")
+    known = await asyncio.to_thread(_row_of, users, name)
     if _is_known(known, uid):
         return True
-    if uid is None:
-        taken = {int(row[2]) for row in rows if len(row) > 2 and row[2].isdigit()}
-        uid = next(number for number in range(_FIRST_UID, 65534) if number not in taken)
-    number = str(uid)
+    number = str(await asyncio.to_thread(_free_uid, users) if uid is None else uid)
     home = known[5] if known else f"/home/{name}"
     shell = known[6] if known else "/bin/bash"
-    mine = [name, "x", number, number, "", home, shell]
-    await _write(driver, spec.id, "/etc/passwd", [*(row for row in rows if row[0] != name), mine])
-    groups = await _rows(driver, spec.id, "/etc/group")
-    others = [row for row in groups if row[0] != name]
-    await _write(driver, spec.id, "/etc/group", [*others, [name, "x", number, ""]])
+    await _write(driver, spec.id, "/etc/passwd", users, [name, "x", number, number, "", home, shell])
+    groups = await _content(driver, spec.id, "/etc/group")
+    await _write(driver, spec.id, "/etc/group", groups, [name, "x", number, ""])
     await _run_as_root(driver, spec, ("/bin/sh", "-c", _MAKE_HOME, "sh", home, number, name))
     return False
 
 
-def _row_of(rows: list[list[str]], name: str) -> list[str] | None:
-    return next((row for row in rows if row[0] == name and len(row) >= 7), None)
+def _row_of(content: bytes, name: str) -> list[str] | None:
+    own = f"{name}:".encode()
+    rows = (
+        line.decode(errors="surrogateescape").split(":") for line in _lines(content) if line.startswith(own)
+    )
+    return next((row for row in rows if len(row) >= _FIELDS), None)
 
 
 def _is_known(row: list[str] | None, uid: int | None) -> bool:
     return row is not None and (uid is None or row[2] == str(uid))
 
 
-async def _rows(driver: Driver, devbox_id: str, path: str) -> list[list[str]]:
+def _free_uid(content: bytes) -> int:
+    """Return the first uid of ordinary users that is free; raises UsageError if there is none."""
+    taken = {int(found[1]) for found in _UID.finditer(content)}
+    free = (number for number in range(_FIRST_UID, _LAST_UID) if number not in taken)
+    if (uid := next(free, None)) is None:
+        raise UsageError("the image's /etc/passwd leaves no number for another user: use another image")
+    return uid
+
+
+def _lines(content: bytes) -> list[bytes]:
+    return content.split(b"\n")
+
+
+async def _content(driver: Driver, devbox_id: str, path: str) -> bytes:
     try:
         descriptor = await driver.open_file(devbox_id, OpenFile(path))
     except NotFound:
-        return []
-    return _read_rows(descriptor)
+        return b""
+    return await asyncio.to_thread(_read, descriptor)
 
 
-def _read_rows(descriptor: int) -> list[list[str]]:
+def _read(descriptor: int) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
-        text = file.read(_MAX_FILE_BYTES).decode(errors="surrogateescape")
-    return [line.split(":") for line in text.splitlines() if line]
+        return file.read(_MAX_FILE_BYTES)
 
 
-async def _write(driver: Driver, devbox_id: str, path: str, rows: list[list[str]]) -> None:
+async def _write(driver: Driver, devbox_id: str, path: str, content: bytes, row: list[str]) -> None:
+    """Write a file with another row, in the place of those of the same name."""
     descriptor = await driver.open_file(devbox_id, OpenFile(path, write=True))
-    text = "".join(":".join(row) + "\n" for row in rows)
+    await asyncio.to_thread(_rewrite, descriptor, content, row)
+
+
+def _rewrite(descriptor: int, content: bytes, row: list[str]) -> None:
+    name = row[0].encode()
+    own = name + b":"
+    others = [line for line in _lines(content) if line and line != name and not line.startswith(own)]
     with os.fdopen(descriptor, "wb") as file:
-        file.write(text.encode(errors="surrogateescape"))
+        file.write(b"\n".join([*others, ":".join(row).encode(errors="surrogateescape"), b""]))
 
 
 async def _run_as_root(driver: Driver, spec: DevboxSpec, argv: tuple[str, ...]) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 from benchyard.errors import ImageError
 
 _LARGEST_JSON = 8 * 1024**2
+_MOST_OBJECTS = 100_000
+_MOST_VALUES = 500_000
 _MOST_LAYERS = 400
 _DEEPEST_INDEX = 3
 _MOST_HOPS = 4
@@ -228,7 +230,11 @@ def _inside(folder: Path, name: str) -> Path | None:
 def _json(path: Path) -> Any:
     if path.stat().st_size > _LARGEST_JSON:
         raise ImageError(f"{path.name} in the archive is larger than {_LARGEST_JSON} bytes")
+    content = path.read_bytes()
+    if content.count(b"{") + content.count(b"[") > _MOST_OBJECTS or content.count(b",") > _MOST_VALUES:
+        # Nothing else gets its turn while it is parsed, and values take longer than the texts of labels.
+        raise ImageError(f"{path.name} in the archive has more objects and values than an image needs")
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(content)
     except ValueError as error:
         raise ImageError(f"{path.name} in the archive is not JSON: {error}") from error

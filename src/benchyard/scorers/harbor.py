@@ -14,8 +14,9 @@ from benchyard.models.base import Model
 from benchyard.models.scenarios import AttachmentName, LongText
 from benchyard.scorers import reports, score
 from benchyard.scorers.base import ProgramOptions, Room, Scorer, Verdict
-from benchyard.scorers.verifier import verifier_kit
+from benchyard.scorers.verifier import script_needs, verifier_kit
 from benchyard.workers import foreign_files
+from benchyard.workers.workers import WorkerLimits
 
 MOST_BYTES = 64 * 1024
 MOST_REWARDS = 200
@@ -88,6 +89,7 @@ LOGS = "/logs/verifier"
 _SCRIPT = f"{TESTS}/test.sh"
 _PROGRAM = 0o755
 _SUMMARY = "benchyard.scorers.standalone.parsers:report_summary"
+_NEEDS_LIMITS = WorkerLimits(output_bytes=63 * 1024)
 _MOST_REPORT_BYTES = 4 * 1024**2
 
 
@@ -118,7 +120,9 @@ class HarborScorer(Scorer[HarborConfig]):
     _made: Sequence[Kit] = ()
 
     async def kits(self, kits: Kits) -> tuple[Kit, ...]:
-        needs = verifier_kit.needs_of(self.config.script or "")
+        script = (self.config.script or "").encode(errors="replace")
+        told = await self.context.call(script_needs.READ, script, limits=_NEEDS_LIMITS)
+        needs = script_needs.of_worker(told)
         self._made = await verifier_kit.make(needs, kits)
         return tuple(self._made)
 

@@ -70,10 +70,9 @@ def swebench_version() -> str:
 
 def script_with_status(text: str) -> str:
     """Make an evaluation script exit with the status of its tests, whatever commands follow them."""
-    lines = text.splitlines()
-    for number, line in enumerate(lines):
-        if END in line:
-            return "\n".join([*lines[:number], "BENCHYARD_STATUS=$?", line, 'exit "$BENCHYARD_STATUS"', ""])
+    if (at := text.find(END)) >= 0:
+        begin, line = text.rfind("\n", 0, at) + 1, text[text.rfind("\n", 0, at) + 1 :].split("\n", 1)[0]
+        return f'{text[:begin]}BENCHYARD_STATUS=$?\n{line}\nexit "$BENCHYARD_STATUS"\n'
     raise ScorerFailed(f"the evaluation script has no line with {END!r}; import the scenario again")
 
 

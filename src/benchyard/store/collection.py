@@ -48,6 +48,8 @@ T = TypeVar("T", bound=Record)
 
 MOST_NAME_BYTES = 2600
 _ROWS_AT_ONCE = 1000
+_SMALL_CHARACTERS = 64 * 1024
+"""Size up to which the event loop itself reads a record."""
 _SCATTERED = 2**32
 _SCATTER = 2654435761
 """Factor that spreads following numbers evenly, whatever part of them is taken."""
@@ -197,7 +199,7 @@ class Collection(Generic[T]):
         """Return the record with an id; None if there is none."""
         key = {"own_id": check_text(id)}
         row = await self._database.read(lambda connection: self.rows.find.run(connection, key).first())
-        return None if row is None else self._record(row.id, row.body)
+        return None if row is None else await self._read_record(row.id, row.body)
 
     async def find_named(self, name: str) -> T | None:
         """Return the newest record of a name; None if there is none."""
@@ -323,7 +325,12 @@ class Collection(Generic[T]):
     async def _first(self, condition: ColumnElement[bool]) -> T | None:
         query = self._newest([condition]).limit(1)
         row = await self._database.read(lambda connection: connection.execute(query).first())
-        return None if row is None else self._record(row.id, row.body)
+        return None if row is None else await self._read_record(row.id, row.body)
+
+    async def _read_record(self, id: str, body: str) -> T:
+        if len(body) <= _SMALL_CHARACTERS:
+            return self._record(id, body)
+        return await asyncio.to_thread(self._record, id, body)
 
     def _bodies(self, connection: Connection, wanted: Sequence[ColumnElement[bool]]) -> Iterator[str]:
         """Yield bodies, newest first, some at a time: a cursor would need a transaction with Postgres."""

@@ -1,6 +1,16 @@
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
-from benchyard.engine.jobs.failures import failure_of_output, failure_of_setup
+from benchyard.engine.disk_use import SHORT_BYTES
+from benchyard.engine.jobs.failures import (
+    OUTPUT_LOST,
+    TrialFailed,
+    failure_of_output,
+    failure_of_setup,
+    note_of_output,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,3 +34,18 @@ def test_lost_output_is_the_hosts_failure_and_cut_output_is_not() -> None:
         failure_of_output("The output was cut after 100 bytes; send it to a file and download that.") is None
     )
     assert failure_of_output(None) is None
+
+
+LOST = "The command was cut short: output was lost: No space left on device."
+
+
+@pytest.mark.parametrize(("free", "is_lost"), [(0, True), (SHORT_BYTES - 1, True), (SHORT_BYTES, False)])
+def test_output_that_an_agent_made_itself_lose_leaves_its_work_to_be_scored(
+    free: int, is_lost: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It fills the disk, prints a letter, and frees the disk again."""
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    told = note_of_output(LOST, tmp_path)
+    assert isinstance(told, TrialFailed) == is_lost
+    assert is_lost or told == OUTPUT_LOST
+    assert note_of_output("The output was cut after 100 bytes.", tmp_path) is None

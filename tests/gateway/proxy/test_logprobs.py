@@ -1,13 +1,15 @@
 """Logprobs and token ids are asked for on the agent's behalf, kept, and not shown to it."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from benchyard.gateway.proxy.logprobs import EventStripper
+from benchyard.gateway.proxy.logprobs import EventStripper, request_with_logprobs
+from benchyard.testing.loop_probe import loop_probe
 from tests.gateway.station import TOKEN, Replied, Station, live, streamed
 
 PATH = "/openai/v1/chat/completions"
@@ -104,3 +106,34 @@ def test_other_events_pass_unchanged(size: int) -> None:
     stripping = EventStripper(frozenset({"logprobs", "return_token_ids"}))
     pieces = [stream[start : start + size] for start in range(0, len(stream), size)]
     assert b"".join([*map(stripping.feed, pieces), stripping.end()]) == stream
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+@pytest.mark.parametrize(
+    ("messages", "is_asked"),
+    [
+        (b"[" + b"{}," * (8 * 1024**2) + b"{}]", False),
+        (b"[" + b"1," * (8 * 1024**2) + b"1]", False),
+        (b"[" * (8 * 1024**2), False),
+        (b'["' + b"\\u0041" * (3 * 1024**2) + b'"]', True),
+    ],
+    ids=["objects", "numbers", "depth", "letters"],
+)
+@live
+async def test_no_request_is_felt_while_they_are_asked_for(
+    tmp_path: Path, messages: bytes, is_asked: bool
+) -> None:
+    sent = b'{"model": "m", "messages": ' + messages + b" } "
+    async with Station(tmp_path / "gateway") as station:
+        await station.grant(logprobs=True)
+        await asked(station)
+        with loop_probe() as probe:
+            await station.ask(PATH, sent)
+        assert [each for each in probe.slow if "logprobs" in each or "_pass" in each] == []
+        begun = time.thread_time()
+        passed, added = request_with_logprobs(sent)
+        assert time.thread_time() - begun < 0.5
+        assert station.behind.seen[1].body == passed
+        assert bool(added) == is_asked
+        if is_asked:
+            assert passed == sent.rstrip()[:-1] + b', "logprobs": true, "return_token_ids": true}'

@@ -1,9 +1,13 @@
 """What Python scripts may ask for, and how what reaches further is refused."""
 
+import contextlib
+import time
+
 import pytest
 from packaging.specifiers import SpecifierSet
 
 from benchyard.scorers.kits import pythons, requirements
+from benchyard.testing.loop_probe import MOST_SECONDS
 
 HEAD = """#!/usr/bin/env python3
 # /// script
@@ -116,3 +120,51 @@ def test_heads_that_make_no_sense_are_refused(before: str, after: str, told: str
 def test_versions_are_asked_for_in_the_ways_people_write_them(text: str, fits: str, misses: str) -> None:
     assert pythons.constraint(text).contains(fits)
     assert not pythons.constraint(text).contains(misses)
+
+
+HEAD_OF = "# /// script\n# {}\n# ///\n"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "# /// a\n" * 131_072,
+        "# /// script\n" * 80_000,
+        "# /// a\n\n" * 100_000,
+        "# /// script\n#\n# ///\n" * 50_000,
+        HEAD_OF.format("a" + ".a" * 7_000 + "=1"),
+        HEAD_OF.format("x=" + "[" * 8_000),
+        HEAD_OF.format("dependencies=[" + '"a",' * 3_900 + "]"),
+        HEAD_OF.format("dependencies=['a" + ",".join([">=3"] * 3_900) + "']"),
+        HEAD_OF.format("dependencies=['a; " + "(" * 8_000 + "']"),
+        HEAD_OF.format("requires-python='" + ">=3," * 4_000 + "'"),
+        "a\n" * 32_000,
+        "a" + ",".join([">=1"] * 16_000),
+        "a" + ",".join([">=1"] * 4_000),
+        "a; " + "(" * 8_000,
+        "\\\n" * 32_000,
+    ],
+    ids=range(15),
+)
+def test_no_script_and_no_requirements_take_longer_to_read_than_a_callback_may(script: str) -> None:
+    begin = time.thread_time()
+    for read in (requirements.header, requirements.lines):
+        with contextlib.suppress(ValueError):
+            read(script)
+    assert time.thread_time() - begin < MOST_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("# /// script\n# dependencies = ['a']\n# ///", ("a",)),
+        ("# /// script\n# dependencies = ['a']\n# ///\n# more = 1\n", ("a",)),
+        ("# /// other\n# /// script\n# dependencies = ['a']\n# ///\n", ()),
+        ("# /// other\n#\n\n# /// script\n# dependencies = ['a']\n# ///\n", ("a",)),
+        ("# /// script\n# ///\n", ()),
+        ("# /// script\n# dependencies = ['a']\n", ()),
+        ("# /// script\n# dependencies = ['a']\n#x\n# ///\n", ()),
+    ],
+)
+def test_a_head_is_found_where_pep_723_has_it(script: str, expected: tuple[str, ...]) -> None:
+    assert requirements.header(script).requirements == expected

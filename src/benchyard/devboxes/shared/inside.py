@@ -25,6 +25,14 @@ from benchyard.errors import DevboxError, StillWaiting
 _PATIENCE_SECONDS = 30.0
 _MOST_BYTES = 16 * 1024 * 1024
 
+
+def _report(sheet: int) -> Any:
+    """Return what a first process wrote; in a thread, since there may be many processes and files."""
+    with os.fdopen(sheet, "rb") as file:
+        file.seek(0)
+        return json.loads(file.read(_MOST_BYTES))
+
+
 GetRunning = Callable[[str], RunningDevbox]
 """Returns the running devbox of an id; raises DevboxGone."""
 
@@ -38,9 +46,7 @@ class FirstProcessInside(Inside):
 
     async def processes(self, devbox_id: str) -> DevboxProcesses:
         (sheet,) = await self._ask(devbox_id, {"op": "processes", "most": MOST_PROCESSES})
-        with os.fdopen(sheet, "rb") as file:
-            file.seek(0)
-            report = json.loads(file.read(_MOST_BYTES))
+        report = await asyncio.to_thread(_report, sheet)
         return DevboxProcesses((DevboxProcess(**process) for process in report["processes"]), report["total"])
 
     async def kill_all(self, devbox_id: str) -> None:
@@ -63,9 +69,7 @@ class FirstProcessInside(Inside):
     ) -> list[str] | None:
         request = {"op": "files", "folder": folder, "user": user, "newer_than": newer_than, "most": most}
         (sheet,) = await self._ask(devbox_id, request)
-        with os.fdopen(sheet, "rb") as file:
-            file.seek(0)
-            report: list[str] = json.loads(file.read(_MOST_BYTES))
+        report: list[str] = await asyncio.to_thread(_report, sheet)
         return report
 
     async def listen(self, devbox_id: str, port: int = 0) -> tuple[int, int]:

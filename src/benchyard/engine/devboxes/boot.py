@@ -1,5 +1,6 @@
 """Boots a devbox: starts it from its record, fills it, and prepares it for the steps of its scenario."""
 
+import asyncio
 import os
 import posixpath
 import stat
@@ -63,11 +64,18 @@ async def home_of(tools: EngineContext, devbox_id: str, user: str) -> str:
         data = await read_all(descriptor, "/etc/passwd", _MAX_PASSWD_BYTES)
     except (NotFound, TooLarge, UsageError):
         return usual_home(user)
-    for line in data.decode(errors="replace").splitlines():
+    # Whoever worked in the devbox wrote it, so a thread looks through it.
+    return await asyncio.to_thread(_home_in, data.decode(errors="replace"), user) or usual_home(user)
+
+
+def _home_in(passwd: str, user: str) -> str | None:
+    for line in passwd.split("\n"):
+        if not line.startswith(f"{user}:") and f":{user}:" not in line:
+            continue
         fields = line.split(":")
         if len(fields) >= 6 and user in (fields[0], fields[2]) and fields[5].startswith("/"):
             return fields[5]
-    return usual_home(user)
+    return None
 
 
 STEP_SETUP_SECONDS = 600.0

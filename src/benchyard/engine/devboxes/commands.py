@@ -1,5 +1,7 @@
 """Commands that the engine itself runs in a devbox, as executions with ids that name their purpose."""
 
+import asyncio
+
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.secrets import scrubber_of
 from benchyard.hosts.host import ExecRequest, ExecutionState
@@ -44,7 +46,7 @@ async def run_step(tools: EngineContext, devbox_id: str, request: ExecRequest) -
         return None
     error, _ = await tools.host.tail(devbox_id, state.id, "stderr", 5)
     # Redact before cutting: half a secret would not be recognised.
-    error = (await scrubber_of(tools, devbox_id)).text(error)
+    error = await asyncio.to_thread((await scrubber_of(tools, devbox_id)).text, error)
     said = f": {error.strip()[-500:]}" if error.strip() else ""
     hint = f" ({state.hint})" if state.hint else ""
     return f"{request.command[:200]!r} ended with {state.exit_status}{hint}{said}"

@@ -36,7 +36,7 @@ class DevboxLog:
         file = self._file(devbox_id)
         if not file.exists():
             return []
-        return [line for text in file.read_text(encoding="utf-8").splitlines() if (line := _line(text))]
+        return [line for text in file.read_text(encoding="utf-8").split("\n") if (line := _line(text))]
 
     def forget(self, devbox_id: str) -> None:
         """Remove the log of a devbox."""

@@ -16,7 +16,13 @@ MAX_EXECUTIONS = 200
 LINES_EACH = 100
 LINES_ONE = 5000
 MAX_LINE = 8192
+MOST_LINES = 20_000
+MOST_CHARACTERS = 4 * 1024**2
+"""Of the lines of one answer: the newest executions are shown as far as these go."""
 READ_BYTES = 256 * 1024
+READ_LINES = 2000
+"""Most lines that a follower reads of a stream before it looks at the next one."""
+_BATCH = 100
 POLL_SECONDS = 0.5
 _STREAMS: tuple[tuple[StreamName, str], ...] = (("stdout", "info"), ("stderr", "error"))
 
@@ -40,8 +46,17 @@ class Logs:
         is_whole = execution_id is None and shell_name is None
         found = await asyncio.to_thread(self._tools.journal.lines, devbox_id) if is_whole else []
         each = LINES_EACH if execution_id is None else LINES_ONE
-        for state in states[-MAX_EXECUTIONS:]:
-            found += await self._lines_of(state, each)
+        lines, characters = MOST_LINES, MOST_CHARACTERS
+        # The newest executions first, since only so many lines are shown; each of them is shown whole.
+        parts: list[list[LogLine]] = []
+        for state in reversed(states[-MAX_EXECUTIONS:]):
+            parts.append(await self._lines_of(state, each))
+            lines -= len(parts[-1])
+            characters -= sum(len(line.message or "") + len(line.cmd or "") for line in parts[-1])
+            if lines <= 0 or characters <= 0:
+                break
+        for part in reversed(parts):
+            found += part
         return sorted(found, key=lambda line: line.timestamp_ms)
 
     async def follow(self, devbox_id: str) -> AsyncIterator[LogLine]:
@@ -62,7 +77,7 @@ class Logs:
         found = [_begin(state)]
         for stream, level in _STREAMS:
             text, _ = await self._tools.host.tail(state.devbox_id, state.id, stream, limit)
-            found += [_output(state, line, level) for line in text.splitlines()]
+            found += await asyncio.to_thread(_outputs, state, text, level)
         if state.status == "completed":
             found.append(_end(state))
         return found
@@ -82,10 +97,12 @@ class _Follower:
         self._devbox_id = devbox_id
         self._positions: dict[str, _ReadPosition] = {}
         self._noted = 0
+        self._is_behind = False
+        """Whether more was there to be read than is read at once."""
 
     async def skip(self) -> None:
         """Skip all present lines."""
-        self._noted = len(self._tools.journal.lines(self._devbox_id))
+        self._noted = len(await asyncio.to_thread(self._tools.journal.lines, self._devbox_id))
         for state in await self._tools.host.executions(self._devbox_id):
             offsets = {"stdout": state.stdout_bytes, "stderr": state.stderr_bytes}
             self._positions[state.id] = _ReadPosition(offsets, is_ended=state.status == "completed")
@@ -94,14 +111,20 @@ class _Follower:
         """Yield new lines until the devbox has ended."""
         while True:
             devbox = await self._tools.live_devboxes.get(self._devbox_id)
-            for line in await self._new():
+            found = await self._new()
+            for at, line in enumerate(found):
                 yield line
+                if at % _BATCH == _BATCH - 1:
+                    await asyncio.sleep(0)
+            if self._is_behind:
+                continue
             if devbox.status in ENDED:
                 return
             await asyncio.sleep(POLL_SECONDS)
 
     async def _new(self) -> list[LogLine]:
-        notes = self._tools.journal.lines(self._devbox_id)
+        self._is_behind = False
+        notes = await asyncio.to_thread(self._tools.journal.lines, self._devbox_id)
         found = notes[self._noted :] if len(notes) >= self._noted else notes
         self._noted = len(notes)
         for state in await self._tools.host.executions(self._devbox_id):
@@ -119,7 +142,7 @@ class _Follower:
             found = []
         for stream, level in _STREAMS:
             text = await self._read(state, stream, position)
-            found += [_output(state, line, level) for line in text.splitlines()]
+            found += await asyncio.to_thread(_outputs, state, text, level)
         at_end = position.offsets.get("stdout", 0) >= state.stdout_bytes
         at_end = at_end and position.offsets.get("stderr", 0) >= state.stderr_bytes
         if state.status == "completed" and at_end:
@@ -135,6 +158,11 @@ class _Follower:
             if len(data) >= READ_BYTES:
                 break
         is_last = state.status == "completed" and len(data) < READ_BYTES
+        cut = _end_of_lines(data, READ_LINES)
+        if cut < len(data):
+            del data[cut:]
+            is_last = False
+            self._is_behind = True
         chunk = TextDecoder(start).feed(bytes(data), final=is_last)
         if chunk is None:
             return ""
@@ -162,6 +190,24 @@ def _end(state: ExecutionState) -> LogLine:
         shell_name=state.shell_name,
         message=state.hint,
     )
+
+
+def _end_of_lines(data: bytearray, count: int) -> int:
+    """Return where so many lines end, or the end of the data."""
+    if data.count(b"\n") <= count:
+        return len(data)
+    at = 0
+    for _ in range(count):
+        at = data.index(b"\n", at) + 1
+    return at
+
+
+def _outputs(state: ExecutionState, text: str, level: str) -> list[LogLine]:
+    """Return the lines of an output; only a line feed ends one, as when they are counted."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [_output(state, line.removesuffix("\r"), level) for line in lines]
 
 
 def _output(state: ExecutionState, text: str, level: str) -> LogLine:

@@ -59,6 +59,7 @@ MAX_FILE_BYTES = 98_250
 MAX_FILES_BYTES = 7_860_000
 MAX_COMMAND_CHARACTERS = 128 * 1024
 _MAX_PATH = 4096
+_MOST_OPTIONS = 32 * 1024
 _HIGHEST_PORT = 65_535
 
 
@@ -72,6 +73,10 @@ def check_blueprint(request: BlueprintRequest) -> None:
         check_code(mount)
     check_variables(request.secrets or {})
     check_variables(request.build_args or {})
+    if sum(len(service.options or "") for service in request.services or []) > _MOST_OPTIONS:
+        raise UsageError(
+            f"the options of all services have more than {_MOST_OPTIONS} characters", field="services"
+        )
     for service in request.services or []:
         _check_service(service)
     _check_launch(request)

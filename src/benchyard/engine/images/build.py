@@ -36,6 +36,7 @@ from benchyard.models.devboxes import Devbox
 from benchyard.models.launch import FileMount, LaunchParameters
 
 _FROM = re.compile(r"^[^\S\n]*FROM\s", re.IGNORECASE | re.MULTILINE)
+_COMMENTS = re.compile(r"(?:[^\S\n]*+#[^\n]*+(?:\n|\Z))*+")
 _STARTER = "runloop:runloop/starter-{}"
 _SHOWN_FILE_CHARACTERS = 120
 
@@ -44,12 +45,11 @@ def dockerfile_with_base(dockerfile: str, base: Blueprint | None) -> str:
     """Return the Dockerfile; one without FROM continues its base blueprint."""
     if base is None or _FROM.search(dockerfile):
         return dockerfile
-    lines = dockerfile.splitlines(keepends=True)
-    # Parser directives and comments stay first.
-    first = next((index for index, line in enumerate(lines) if not line.lstrip().startswith("#")), len(lines))
-    if first and not lines[first - 1].endswith("\n"):
-        lines[first - 1] += "\n"
-    return "".join([*lines[:first], f"FROM {base.id}\n", *lines[first:]])
+    # Parser directives and comments stay first. The pattern always fits, if only nothing.
+    end = _COMMENTS.match(dockerfile).end()  # type: ignore[union-attr]
+    comments = dockerfile[:end]
+    gap = "\n" if comments and not comments.endswith("\n") else ""
+    return f"{comments}{gap}FROM {base.id}\n{dockerfile[end:]}"
 
 
 def dockerfile_preview(request: BlueprintRequest, base: Blueprint | None) -> str:
@@ -97,6 +97,7 @@ MAX_DOCKERFILE_BYTES = 1024**2
 FOUNDATION = "-foundation"
 _DOCKERFILE_DOOR = "-dockerfile"
 _DOCKERFILE = "Dockerfile"
+_STDERR_CHARACTERS = 8 * 1024
 
 
 @dataclass(frozen=True)
@@ -389,7 +390,7 @@ class _Steps:
         state = await wait_for_completion(self._tools, state)
         # Only output of the shell itself before it runs the command.
         early, _ = await self._tools.host.tail(state.devbox_id, state.id, "stderr", _STDERR_LINES)
-        for line in early.splitlines():
+        for line in early[-_STDERR_CHARACTERS:].splitlines():
             self._log.line(line)
         if state.exit_status != 0:
             raise self._failure(title, state)

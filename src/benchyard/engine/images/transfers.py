@@ -15,11 +15,13 @@ from benchyard.engine.clock import now_ms
 from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.devboxes.descriptors import write_all
 from benchyard.engine.devboxes.snapshots import Snapshots
-from benchyard.errors import Conflict, ImageError, UsageError
+from benchyard.errors import Conflict, ImageError, UsageError, WorkerFailed
 from benchyard.images.exports import ImageArchive
 from benchyard.images.image import Image
 from benchyard.models.snapshots import Snapshot, SnapshotImportRequest, SnapshotRequest, SnapshotStatus
 from benchyard.settings import Settings
+from benchyard.workers import foreign_files
+from benchyard.workers.workers import WorkerCall
 
 _PREFIX = "dev.benchyard."
 _ID_LENGTH = 128
@@ -81,7 +83,7 @@ class Transfers:
         """Import, and return the fields of the snapshot's record."""
         async with archive_in_turn(self._tools, request, self._importing, at_hand) as source:
             image, notes = await self._tools.images.import_snapshot(source, snapshot_id)
-        noted = _fields_from_notes(notes)
+        noted = await _fields_from_notes(notes, self._tools.workers.call)
         named = {"name": request.name} if request.name else {}
         return {**noted, **named, "size_bytes": image.size_bytes}
 
@@ -198,13 +200,14 @@ def _notes(snapshot: Snapshot) -> dict[str, str]:
     return {_PREFIX + name: value for name, value in told.items() if value}
 
 
-def _fields_from_notes(notes: Mapping[str, str]) -> dict[str, object]:
+async def _fields_from_notes(notes: Mapping[str, str], call: WorkerCall) -> dict[str, object]:
     """Return a record's fields from the notes of an archive; raises ImageError for invalid ones."""
     told = {name: notes.get(_PREFIX + name) for name in ("name", "commit_message")}
     try:
-        metadata = json.loads(notes.get(f"{_PREFIX}metadata", "{}"))
-        request = SnapshotRequest.model_validate({**told, "metadata": metadata})
-    except (ValidationError, ValueError, RecursionError) as error:
+        text = notes.get(f"{_PREFIX}metadata", "{}").encode(errors="surrogatepass")
+        metadata = await foreign_files.json_value(text, call)
+        request = await asyncio.to_thread(SnapshotRequest.model_validate, {**told, "metadata": metadata})
+    except (ValidationError, UsageError, WorkerFailed) as error:
         raise ImageError(
             "the archive's name, message or metadata cannot be kept: import it as an image"
         ) from error

@@ -2,7 +2,9 @@
 
 import errno
 import os
+from pathlib import Path
 
+from benchyard.engine.disk_use import is_short
 from benchyard.errors import (
     BenchyardError,
     Conflict,
@@ -75,11 +77,24 @@ def failure_of_next_round(failure: TrialFailed) -> TrialFailed:
     return TrialFailed("agent", failure.name, told)
 
 
+OUTPUT_LOST = "output of the agent was lost: there was no space left on the disk for a moment"
+"""Condition of a trial that is scored all the same: an agent can fill the disk, and free it again."""
+
+
 def failure_of_output(hint: str | None) -> TrialFailed | None:
     """Return the failure of a host that lost output of the agent; the agent's work is as doubtful."""
     if hint and "output was lost" in hint and _NO_SPACE in hint.lower():
         return TrialFailed("infrastructure", "HostError", f"{_FULL}: {hint}")
     return None
+
+
+def note_of_output(hint: str | None, data: Path) -> TrialFailed | str | None:
+    """Return what lost output of the agent means: a failure, if the server's disk is full, else a condition.
+
+    Whoever took all the space has given it back by then, and the agent may have been that.
+    """
+    lost = failure_of_output(hint)
+    return lost if lost is None or is_short(data) else OUTPUT_LOST
 
 
 def failure_of_devbox(devbox: Devbox) -> TrialFailed:

@@ -6,6 +6,7 @@ from functools import partial
 
 from benchyard.engine.background import retry_store
 from benchyard.engine.context import EngineContext
+from benchyard.engine.jobs.failures import OUTPUT_LOST
 from benchyard.engine.jobs.store import JobStore
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.engine.runs.scenario_runs import ScenarioRuns
@@ -130,7 +131,7 @@ def rescored_trial(trial: Trial, run: ScenarioRun) -> Trial:
             "state": TrialState.COMPLETED,
             "score": result.score,
             "rewards": result.rewards,
-            "conditions": result.conditions,
+            "conditions": [*(each for each in trial.conditions if each == OUTPUT_LOST), *result.conditions],
             "rounds": [each.model_copy(update=scores.get(each.number)) for each in trial.rounds],
             "suspicions": result.suspicions,
             "scored_revision": result.scenario_revision,

@@ -22,8 +22,8 @@ from benchyard.engine.jobs.failures import (
     TrialFailed,
     failure_of_devbox,
     failure_of_error,
-    failure_of_output,
     failure_of_setup,
+    note_of_output,
 )
 from benchyard.engine.jobs.model_usage import agent_deadline, settle_usage
 from benchyard.engine.jobs.trial_context import AGENT_EXECUTION, TrialContext, trial_scrubber
@@ -94,7 +94,7 @@ async def _paths(context: TrialContext) -> list[str]:
     except BenchyardError as error:
         _log.warning("trial %s: the agent's logs are not kept: %s", context.trial.id, error)
         return []
-    return _in_order({f"{folder}/{line[2:]}" for line in text.splitlines() if line.startswith("./")})
+    return _in_order({f"{folder}/{line[2:]}" for line in text.split("\n") if line.startswith("./")})
 
 
 def _in_order(found: set[str]) -> list[str]:
@@ -136,6 +136,7 @@ _GRACE_SECONDS = 30.0
 """Seconds that the devbox has to end the agent's commands after the time; then they are killed here."""
 _TAIL_LINES = 20
 _STDOUT_BYTES = 64 * 1024
+_STDERR_CHARACTERS = 16 * 1024
 
 _MAKE_FOLDERS = 'mkdir -p -- "$1" "$2" && chmod 755 -- "$1" "$2" && chown -- "$3:" "$2"'
 
@@ -406,8 +407,11 @@ async def _judge(context: TrialContext, state: ExecutionState, printed: str, *, 
     context.devbox = await _look_at_devbox(context)
     if context.devbox.status in ENDED:
         raise failure_of_devbox(context.devbox)
-    if lost_output := failure_of_output(state.hint):
+    lost_output = note_of_output(state.hint, tools.settings.data)
+    if isinstance(lost_output, TrialFailed):
         raise lost_output
+    if lost_output is not None:
+        context.note(conditions=list(dict.fromkeys([*context.trial.conditions, lost_output])))
     timed_out = is_late or state.timed_out
     if timed_out:
         context.end_by("timeout")
@@ -416,14 +420,14 @@ async def _judge(context: TrialContext, state: ExecutionState, printed: str, *, 
     error, _ = await tools.host.tail(devbox_id, context.in_round(AGENT_EXECUTION), "stderr", _TAIL_LINES)
     # Redact before cutting: half a secret would not be recognised.
     clean = await trial_scrubber(context)
-    error = clean.text(error)
+    error = (await asyncio.to_thread(clean.text, error))[-_STDERR_CHARACTERS:]
     ended = AgentEnd(
         exit_status=state.exit_status or 0,
         signal=state.signal,
         timed_out=timed_out,
         hint=state.hint,
         stderr_tail=error,
-        stdout_tail=clean.text(printed),
+        stdout_tail=await asyncio.to_thread(clean.text, printed),
         calls=int(context.trial.usage.get("model_calls", 0)),
         last_error=clean.text(context.last_error) if context.last_error else None,
     )

@@ -241,7 +241,7 @@ class TrialContext:
             "score": result.score,
             "rewards": result.rewards,
             "suspicions": result.suspicions,
-            "conditions": result.conditions,
+            "conditions": list(dict.fromkeys([*self.trial.conditions, *result.conditions])),
             "scored_revision": result.scenario_revision,
             "answer_failure": result.answer_failure,
             "scorer_note": result.scorer_note,

@@ -67,7 +67,11 @@ class RunLogs:
         shown = []
         for state in states[-limit:]:
             ends = {
-                stream: _last_lines(await self._output(state, stream, size, scrubber, MOST_END_BYTES), lines)
+                stream: await asyncio.to_thread(
+                    _last_lines,
+                    await self._output(state, stream, size, scrubber, MOST_END_BYTES),
+                    lines,
+                )
                 for stream, size in (("stdout", state.stdout_bytes), ("stderr", state.stderr_bytes))
             }
             fields = {name: getattr(state, name) for name in ("status", "exit_status", "hint")}
@@ -86,16 +90,15 @@ class RunLogs:
             prefix = f"round-{number}-" if number < run.round else ""
             for index, result in enumerate(found.scoring_function_results if found else []):
                 name = f"{prefix}scorer-{index}-{result.scoring_function_name}.log"
-                await writer.add(run, name, scrubber.text(result.output).encode(errors="replace"))
+                said = await asyncio.to_thread(scrubber.text, result.output)
+                await writer.add(run, name, said.encode(errors="replace"))
         try:
             lines = await self._logs.lines(run.devbox_id, None, None)
             states = await self._tools.host.executions(run.devbox_id)
         except NotFound:
             # Outputs of devboxes that ended long ago have been removed.
             lines, states = [], []
-        await writer.add(
-            run, "devbox.log", "".join(_text(line, scrubber) for line in lines).encode(errors="replace")
-        )
+        await writer.add(run, "devbox.log", await asyncio.to_thread(_texts, lines, scrubber))
         for state in states:
             for stream, size in (("stdout", state.stdout_bytes), ("stderr", state.stderr_bytes)):
                 if size:
@@ -179,6 +182,10 @@ def _last_lines(data: bytes, count: int) -> str:
 def _flat(run: ScenarioRun, name: str) -> str:
     # The original's command line extracts entries under their names, without making folders.
     return f"{run.id}_{_UNSAFE.sub('-', name)[:150]}"
+
+
+def _texts(lines: Sequence[LogLine], scrubber: Scrubber) -> bytes:
+    return "".join(_text(line, scrubber) for line in lines).encode(errors="replace")
 
 
 def _text(line: LogLine, scrubber: Scrubber) -> str:

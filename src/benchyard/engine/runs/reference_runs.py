@@ -248,7 +248,8 @@ class ReferenceRuns:
             await host.rooms.kill_all(devbox.id)
         if state.exit_status != 0:
             said, _ = await host.tail(devbox.id, state.id, "stderr", 5)
-            said = (await scrubber_of(self._tools, devbox.id)).text(said)
+            clean = await scrubber_of(self._tools, devbox.id)
+            said = (await asyncio.to_thread(clean.text, said))[-4 * _SHOWN :]
             raise _NotApplied(f"it ended with {state.exit_status}: {' '.join(said.split())[-_SHOWN:]}")
 
 

@@ -165,7 +165,7 @@ class Scoring:
             if self._tools.host.pretends:
                 results = await self._in_turn(context)
             elif case.isolation == "live":
-                results = await self._inside(context)
+                results = await self._in_its_devbox(context)
             else:
                 results, final = await self._apart(context)
         names = (case.scenario.scoring_secrets or {}).values()
@@ -371,6 +371,16 @@ class Scoring:
                 if any(line.startswith(f"{path}: ") for path in kept):
                     raise ScorerFailed(f"files outside of the answer could not be restored: {line}")
         return RoomImages(made, base)
+
+    async def _in_its_devbox(self, context: RoomContext) -> list[ScorerResult]:
+        """Return the results of a `live` scoring; the answer may keep its devbox from being made ready."""
+        try:
+            return await self._twice(context, partial(self._inside, context))
+        except ScorerFailed as error:
+            if error.cause is not None:
+                raise
+            failure = failure_of(error, context.case.scorer_seconds)
+            return [failed_result(function, failure) for function in _functions(context.case.scenario)]
 
     async def _inside(self, context: RoomContext) -> list[ScorerResult]:
         case = context.case

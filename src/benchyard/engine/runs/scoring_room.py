@@ -440,7 +440,8 @@ class RoomContext:
         if path := await self._keep_trajectory(room):
             scorer.context = replace(scorer.context, facts={**self.case.facts, "trajectory_path": path})
         await self._read_settings(devbox_id)
-        paths = self.findings.watched()
+        # In threads: the agent may have changed as many files as are listed.
+        paths = await asyncio.to_thread(self.findings.watched)
         opened: OpenedFiles | None = None
         began = time.monotonic()
         try:
@@ -453,7 +454,7 @@ class RoomContext:
             # A failed scorer has opened files too.
             if paths:
                 self.findings.saw(opened.paths if opened else None, opened.unwatched if opened else ())
-            self.findings.put_below(room.guarded)
+            await asyncio.to_thread(self.findings.put_below, room.guarded)
             is_late = time.monotonic() - began >= self.case.scorer_seconds
             self.conditions.look_at_load(
                 "the scorer's time ran out while" if is_late else "while it was scored"
@@ -462,7 +463,7 @@ class RoomContext:
 
     async def _read_settings(self, devbox_id: str) -> None:
         """Note the changed settings of repositories by which git behaves in another way."""
-        changed = self.findings.settings_to_read()
+        changed = await asyncio.to_thread(self.findings.settings_to_read)
         for path in changed[:_MOST_READ]:
             if await self._changes_git(devbox_id, path):
                 self.findings.note_settings(path)

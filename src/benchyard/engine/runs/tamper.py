@@ -165,7 +165,7 @@ class TamperFindings:
                 found = None
         if found is None:
             return
-        self.changed_while_scored = self._late(found)
+        self.changed_while_scored = await asyncio.to_thread(self._late, found)
         if found.truncated:
             self.why_unknown.append("more was changed while it was scored than can be listed")
 

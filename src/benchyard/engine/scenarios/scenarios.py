@@ -1,5 +1,6 @@
 """Scenarios for the API: create, change, archive; each revision is kept for its runs."""
 
+import asyncio
 import contextlib
 from collections import OrderedDict
 from typing import Any
@@ -76,6 +77,8 @@ class Scenarios:
                 raise UsageError(
                     f"scorer {function.name!r}: {error.message}", field="scoring_contract"
                 ) from error
+            # A contract may have many, and reading one may take as long as a callback may.
+            await asyncio.sleep(0)
         await self._scorers.check(functions)
         await self._check_environment(scenario.environment or ScenarioEnvironment())
 

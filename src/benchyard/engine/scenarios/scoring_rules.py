@@ -82,7 +82,7 @@ def _value(key: str, field: str, text: str) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"metadata {key} must be JSON: {error}", field=f"metadata.{key}") from error
 
 

@@ -9,6 +9,9 @@ from benchyard.models.base import MAX_INT
 
 MOST_DEPTH = 128
 """Deepest nesting of objects and lists; code that walks through JSON recursively fails at some depth."""
+MOST_NESTED = 200_000
+MOST_VALUES = 1_000_000
+"""Objects and lists, and values, of an agent's request that is parsed: far more than any client sends."""
 _NESTED = frozenset({dict, list})
 
 
@@ -47,6 +50,11 @@ def parse_json(data: str | bytes) -> Any:
     if may_be_deep(data) and not is_shallow(value):
         raise ValueError("nested too deeply")
     return value
+
+
+def is_dense(data: bytes) -> bool:
+    """Tell whether JSON text may have so many values that nothing else gets its turn while it is parsed."""
+    return data.count(b"{") + data.count(b"[") > MOST_NESTED or data.count(b",") > MOST_VALUES
 
 
 def parse_json_list(pieces: Sequence[bytes]) -> list[Any]:

@@ -187,7 +187,7 @@ async def _pass_back(
         if admitted.request.transport is not None:
             admitted.request.transport.close()
         return answer
-    if stripping is not None and (rest := stripping.end()):
+    if stripping is not None and (rest := await asyncio.to_thread(stripping.end)):
         await answer.write(rest)
     await answer.write_eof()
     return answer

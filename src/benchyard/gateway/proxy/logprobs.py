@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from benchyard.gateway.dialects.values import fields, items, parse_json
+from benchyard.gateway.dialects.values import fields, is_dense, items, parse_json
 
 _MOST_EVENT = 16 * 1024 * 1024
 """Largest event that is parsed, in bytes; a larger one passes unchanged."""
@@ -12,7 +12,12 @@ _ASKED = ("logprobs", "return_token_ids")
 
 
 def request_with_logprobs(body: bytes) -> tuple[bytes, frozenset[str]]:
-    """Add the fields to a request; return the new body, and the fields that the agent had not set itself."""
+    """Add the fields to a request; return the new body, and the fields that the agent had not set itself.
+
+    What is no request, or has more values than any, passes unchanged.
+    """
+    if is_dense(body):
+        return body, frozenset()
     try:
         request = parse_json(body)
     except ValueError:
@@ -22,7 +27,11 @@ def request_with_logprobs(body: bytes) -> tuple[bytes, frozenset[str]]:
     added = frozenset(name for name in _ASKED if name not in request)
     if not added:
         return body, added
-    return json.dumps({**request, **dict.fromkeys(added, True)}).encode(), added
+    if json.detect_encoding(body) != "utf-8":
+        return json.dumps({**request, **dict.fromkeys(added, True)}).encode(), added
+    # Written behind the others: a request is large, and to write it anew takes as long as to parse it.
+    fields_added = ", ".join(f'"{name}": true' for name in sorted(added)).encode()
+    return body.rstrip()[:-1] + (b", " if request else b"") + fields_added + b"}", added
 
 
 def answer_without(answer: bytes, added: frozenset[str]) -> bytes:

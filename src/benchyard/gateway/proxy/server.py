@@ -1,5 +1,6 @@
 """Admission of requests: checks token and target, and finds the upstream."""
 
+import asyncio
 from dataclasses import replace
 
 from aiohttp import web
@@ -50,7 +51,8 @@ class ModelProxy:
         async with bodies.read(request) as body:
             admitted = AdmittedRequest(request, target, account, upstream, dialect, token, body, body)
             if account.grant.logprobs and dialect is not None and dialect.name == "chat":
-                passed, added = logprobs.request_with_logprobs(body)
+                # In a thread, since an agent may send as much as it likes.
+                passed, added = await asyncio.to_thread(logprobs.request_with_logprobs, body)
                 admitted = replace(admitted, passed=passed, added=added)
             return await self._exchange.run(admitted)
 

@@ -20,7 +20,7 @@ from benchyard.errors import BenchyardError, NotFound, StoreError, from_os
 from benchyard.gateway.calls import TokenUsage
 from benchyard.gateway.dialects import model_replies
 from benchyard.gateway.dialects.base import Dialect
-from benchyard.gateway.dialects.values import parse_json
+from benchyard.gateway.dialects.values import is_dense, parse_json
 from benchyard.gateway.protocol import RECORDS, record_file
 from benchyard.gateway.records import prices, storage
 from benchyard.gateway.records.reader import GrantHistory, read_history
@@ -236,7 +236,11 @@ def _try_task(job: _WriteTask) -> None:
 def _read(dialect: Dialect, path: str, body: bytes, encoding: str | None) -> tuple[Any, str | None]:
     """Return the body of a request as JSON, or else as text, and the model that it asks for."""
     try:
-        request = parse_json(model_replies.decode_body(body, encoding))
+        content = model_replies.decode_body(body, encoding)
+        if is_dense(content):
+            # Parsing it would hold up all other calls.
+            return content.decode(errors="replace"), None
+        request = parse_json(content)
     except ValueError:
         return body.decode(errors="replace"), None
     return request, dialect.model(path, request)

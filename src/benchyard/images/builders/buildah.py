@@ -22,6 +22,7 @@ from benchyard.images.builders.engine_storage import ImageHandover, PackedLayers
 from benchyard.images.builders.output import BuildSteps, build_error, failure_from_buildah
 from benchyard.images.builders.processes import BuildGroup, BuildGroups, NoBuildGroup
 from benchyard.images.dockerfile.heredocs import FILES
+from benchyard.images.dockerfile.readings import ApartCall
 from benchyard.images.image import Image
 from benchyard.images.imports import LayerSource
 from benchyard.images.layouts import image_config
@@ -123,13 +124,14 @@ class BuildahBuilder(EngineBuilder):
         aliases: Aliases,
         groups: BuildGroups | None,
         program: str,
+        call: ApartCall,
     ) -> None:
         self._tool = BuildahTool(folder, program)
         self.about = self._tool.about
         self._packed = PackedLayers(folder / "packed.json")
         self._isolation: list[str] = []
         images = BuildahImages(self._tool, trees, self._packed)
-        super().__init__(store, folder, trees, aliases, groups, images)
+        super().__init__(store, folder, trees, aliases, groups, images, call)
 
     async def open(self) -> None:
         await asyncio.to_thread(self._tool.write_settings)
@@ -171,7 +173,9 @@ class BuildahBuilder(EngineBuilder):
                     "out_of_memory",
                 )
         if status != 0:
-            step = BuildSteps(attempt.plan.dockerfile, attempt.changes).find(attempt.output.step)
+            step = BuildSteps(attempt.rewritten.dockerfile, attempt.rewritten.changes).find(
+                attempt.output.step
+            )
             raise build_error(failure_from_buildah(attempt.output, status), step, attempt.context)
 
     async def _call(self, attempt: BuildAttempt, group: BuildGroup) -> BuildahCall:

@@ -28,6 +28,7 @@ from benchyard.images.builders.engine_storage import (
 )
 from benchyard.images.builders.output import build_error
 from benchyard.images.builders.processes import BuildGroups
+from benchyard.images.dockerfile.readings import ApartCall
 from benchyard.images.exports import ImageTitle
 from benchyard.images.image import Image
 from benchyard.images.imports import ImportedImage, LayerSource
@@ -170,6 +171,7 @@ class BuildKitBuilder(EngineBuilder):
         aliases: Aliases,
         groups: BuildGroups | None,
         engine: DockerEngine,
+        call: ApartCall,
     ) -> None:
         self._engine = engine
         self.about = f"BuildKit of Docker {engine.version}"
@@ -178,7 +180,7 @@ class BuildKitBuilder(EngineBuilder):
         self._label = (_LABEL, owner_of(folder))
         self._images = DockerImages(self._tool, trees, self._packed, self._label)
         self._used = folder / "used"
-        super().__init__(store, folder, trees, aliases, groups, self._images)
+        super().__init__(store, folder, trees, aliases, groups, self._images, call)
 
     async def open(self) -> None:
         # The operator of the server may put the keys of registries here, as `config.json`.
@@ -219,13 +221,12 @@ class BuildKitBuilder(EngineBuilder):
         return SavedImage(archive, self._trees, self._packed)
 
     async def _run(self, attempt: BuildAttempt) -> None:
-        plan = attempt.plan
         laid = any(attempt.heredocs.iterdir())
         if laid and (
             problem := await self._images.load_folder(attempt.heredocs, attempt.files_name, attempt.scratch)
         ):
             raise BuildFailed(f"the here-documents could not be handed to the engine: {problem}")
-        progress = BuildKitProgress(attempt.output, plan.dockerfile, attempt.changes)
+        progress = BuildKitProgress(attempt.output, attempt.rewritten.dockerfile, attempt.rewritten.changes)
         try:
             status = await self._tool.run(self._call(attempt), progress.line)
         finally:

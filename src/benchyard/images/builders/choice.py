@@ -1,6 +1,8 @@
 """The choice of a builder among the engines of this machine."""
 
 import asyncio
+import importlib
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from benchyard.images.builders.buildkit import BuildKitBuilder
 from benchyard.images.builders.docker_tool import DockerEngine, find_engine
 from benchyard.images.builders.engine_builder import EngineBuilder
 from benchyard.images.builders.processes import BuildGroups
+from benchyard.images.dockerfile.readings import ApartCall
 from benchyard.images.store import Image, ImageIdentity, ImageStore
 
 KINDS = ("auto", "buildah", "docker")
@@ -34,18 +37,28 @@ class BuilderChoice:
     """URL of the Docker engine; None is the default of `docker`."""
 
 
+async def in_thread(function: str, content: bytes) -> bytes:
+    """Run a function in a thread of this process, for builds of one's own Dockerfiles."""
+    module, _, name = function.partition(":")
+    made: bytes = await asyncio.to_thread(getattr(importlib.import_module(module), name), io.BytesIO(content))
+    return made
+
+
 async def open_builder(
     store: ImageStore,
     folder: Path,
     trees: Trees,
     groups: BuildGroups | None = None,
     wanted: BuilderChoice | None = None,
+    call: ApartCall = in_thread,
 ) -> Builder:
     """Return a builder with its files in `builder` below the images' folder, cleared of a crash's remains.
 
-    If there is no engine, the builder says how to install one when it is asked to build.
+    If there is no engine, the builder says how to install one when it is asked to build. A server that
+    builds for others gives a `call` that has Dockerfiles read by workers.
     """
-    builder = await asyncio.to_thread(_find, store, folder, trees, groups, wanted or BuilderChoice())
+    parts = _Parts(store, folder, trees, groups, call)
+    builder = await asyncio.to_thread(_find, parts, wanted or BuilderChoice())
     if isinstance(builder, EngineBuilder):
         if set(str(folder)) & _NOT_IN_PATHS:
             return NoBuilder(
@@ -55,19 +68,29 @@ async def open_builder(
     return builder
 
 
-def _find(
-    store: ImageStore, folder: Path, trees: Trees, groups: BuildGroups | None, wanted: BuilderChoice
-) -> Builder:
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of a builder, whatever its engine is."""
+
+    store: ImageStore
+    folder: Path
+    trees: Trees
+    groups: BuildGroups | None
+    call: ApartCall
+
+
+def _find(parts: _Parts, wanted: BuilderChoice) -> Builder:
     if wanted.kind not in KINDS:
         raise UsageError(f"{wanted.kind!r} is not a builder: choose one of {', '.join(KINDS)}")
+    own, aliases = parts.folder / "builder", Aliases(parts.folder)
     program = find_buildah() if wanted.kind != "docker" else None
     if program is not None:
-        return BuildahBuilder(store, folder / "builder", trees, Aliases(folder), groups, program)
+        return BuildahBuilder(parts.store, own, parts.trees, aliases, parts.groups, program, parts.call)
     if wanted.kind == "buildah":
         return NoBuilder()
     found = find_engine(wanted.docker_host)
     if isinstance(found, DockerEngine):
-        return BuildKitBuilder(store, folder / "builder", trees, Aliases(folder), groups, found)
+        return BuildKitBuilder(parts.store, own, parts.trees, aliases, parts.groups, found, parts.call)
     if wanted.kind == "docker":
         return NoBuilder(f"images cannot be built by Docker: {found}; then start the server again")
     needed = "building and pulling images needs buildah or Docker"

@@ -6,7 +6,7 @@ import re
 import secrets
 from abc import abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,8 @@ from benchyard.images.builders.engine_images import EngineBases, EngineImages
 from benchyard.images.builders.output import BuildOutput
 from benchyard.images.builders.plan import BuildPlan, check_context
 from benchyard.images.builders.processes import BuildGroups
-from benchyard.images.dockerfile.bases import Bases
-from benchyard.images.dockerfile.parser import Instruction, parse_dockerfile, without_frontend
+from benchyard.images.dockerfile import readings
+from benchyard.images.dockerfile.readings import ApartCall, EngineDialect, RewrittenDockerfile
 from benchyard.images.imports import LayerSource
 from benchyard.images.references import normal_reference
 from benchyard.images.store import Image, ImageIdentity, ImageStore
@@ -86,7 +86,7 @@ class BuildAttempt:
     """A build under way."""
 
     plan: BuildPlan
-    changes: Mapping[Instruction, Sequence[str]]
+    rewritten: RewrittenDockerfile
     scratch: Path
     """Contains the `Dockerfile` for the engine; the engine writes the id of the image to `image-id` in it."""
     output: BuildOutput
@@ -117,8 +117,10 @@ class EngineBuilder(Builder):
         aliases: Aliases,
         groups: BuildGroups | None,
         images: EngineImages,
+        call: ApartCall,
     ) -> None:
         self._store = store
+        self._call_apart = call
         self._folder = folder
         self._trees = trees
         self._groups = groups
@@ -158,11 +160,10 @@ class EngineBuilder(Builder):
 
     async def build(self, recipe: BuildRecipe, identity: ImageIdentity, log: Log) -> BuiltImage:
         _check_recipe(recipe)
-        found = Bases(parse_dockerfile(recipe.dockerfile), recipe.args)
+        references = await readings.references(recipe.dockerfile, recipe.args, self._call_apart)
         async with self._using(), self._scratch() as scratch:
-            bases = await self._bases.resolve(found.references(), recipe, scratch, log)
-            names = {reference: base.name for reference, base in bases.items()}
-            plan = BuildPlan(recipe, found.renamed(names), bases)
+            bases = await self._bases.resolve(references, recipe, scratch, log)
+            plan = BuildPlan(recipe, bases)
             key = await asyncio.to_thread(plan.key)
             image_id = await self._sharing.run(key, lambda tell: self._build(plan, tell), log)
             layers = await self._take(image_id, identity, scratch)
@@ -178,16 +179,26 @@ class EngineBuilder(Builder):
 
     async def _build(self, plan: BuildPlan, log: Log) -> str:
         """Let the engine build. Secrets are masked here, since all who share the build read its log."""
+        recipe = plan.recipe
         names = {base.name: reference for reference, base in plan.bases.items()}
-        output = BuildOutput(log, plan.recipe.secrets.values(), names)
+        output = BuildOutput(log, recipe.secrets.values(), names)
         knows_heredocs = await self._knows_heredocs()
         async with self._scratch() as scratch:
             for name in ("heredocs", "context"):
                 (scratch / name).mkdir()
             files = self._new_files_name()
-            changes = plan.changes(scratch / "heredocs", files, knows_heredocs=knows_heredocs)
-            (scratch / "Dockerfile").write_text(without_frontend(plan.dockerfile.replaced(changes)))
-            await self._run(BuildAttempt(plan, changes, scratch, output, files))
+            dialect = EngineDialect(
+                {reference: base.name for reference, base in plan.bases.items()},
+                {base.name: base.env for base in plan.bases.values()},
+                scratch / "heredocs",
+                files,
+                knows_heredocs,
+            )
+            rewritten = await readings.rewritten(
+                recipe.dockerfile, recipe.args, list(recipe.secrets), dialect, self._call_apart
+            )
+            await asyncio.to_thread((scratch / "Dockerfile").write_text, rewritten.text)
+            await self._run(BuildAttempt(plan, rewritten, scratch, output, files))
             return (scratch / "image-id").read_text().strip().removeprefix("sha256:")
 
     @asynccontextmanager

@@ -1,18 +1,16 @@
-"""The plan of a build: a parsed Dockerfile with its bases in the engine's storage."""
+"""The plan of a build: a recipe whose bases are in the engine's storage."""
 
 import dataclasses
 import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchyard.errors import BuildFailed
 from benchyard.images.builders.base import BuildRecipe
-from benchyard.images.dockerfile.heredocs import HeredocRewriter, RewriteRequest
-from benchyard.images.dockerfile.parser import Dockerfile, Instruction
 
 _MOST_ENTRIES = 500_000
 _PIECE = 1024 * 1024
@@ -78,8 +76,6 @@ class BuildPlan:
     """The inputs of a build."""
 
     recipe: BuildRecipe
-    dockerfile: Dockerfile
-    """Names its bases as the engine does."""
     bases: Mapping[str, DockerfileImage]
 
     def key(self) -> str:
@@ -92,23 +88,3 @@ class BuildPlan:
         digest = hashlib.sha256(json.dumps([parts, around], sort_keys=True).encode())
         add_context(digest, recipe.context)
         return digest.hexdigest()
-
-    def changes(self, files: Path, name: str, *, knows_heredocs: bool) -> Mapping[Instruction, Sequence[str]]:
-        """Return new lines for instructions that the engine must not read unchanged.
-
-        Here-documents are written to `files`; the engine knows that folder by `name`.
-        """
-        secrets = tuple(sorted(self.recipe.secrets))
-        rewriter = HeredocRewriter(self.dockerfile, RewriteRequest(files, self.recipe.args, secrets, name))
-        environments = {base.name: base.env for base in self.bases.values()}
-        rewritten = rewriter.run(environments) if secrets or not knows_heredocs else {}
-        moved = {
-            instruction: [instruction.text]
-            for instruction in self.dockerfile.instructions
-            if self._is_renamed(instruction)
-        }
-        return {**moved, **rewritten}
-
-    def _is_renamed(self, instruction: Instruction) -> bool:
-        names = [base.name for base in self.bases.values()]
-        return not instruction.heredocs and any(name in instruction.text for name in names)

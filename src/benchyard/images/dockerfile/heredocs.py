@@ -23,6 +23,8 @@ from benchyard.images.dockerfile.parser import (
 FILES = "benchyard-heredocs"
 """The name of that folder in COPY --from, unless the engine needs another one."""
 
+_MOST_LETTERS = 64 * 1024**2
+"""Letters of all texts to copy."""
 _DEFAULT_SHELL = ("/bin/sh", "-c")
 _SCRIPT = (
     'f="${TMPDIR:-/tmp}/.heredoc.$$"; (umask 077; printf %s "$1" > "$f") && chmod 755 "$f" && "$f"; '
@@ -65,6 +67,7 @@ class HeredocRewriter:
         self._global = dockerfile.global_values(rewriting.args)
         self._stages: list[tuple[str, DockerfileEnvironment]] = []
         self._files = 0
+        self._left = _MOST_LETTERS
 
     def run(self, bases: Mapping[str, Mapping[str, str]]) -> dict[Instruction, list[str]]:
         """Return the new lines of each changed instruction; `bases` has the environment of each base."""
@@ -154,6 +157,9 @@ class HeredocRewriter:
         text = heredoc.text
         if heredoc.is_expanded:
             text = expand_variables(text, stage.values, escape=self._dockerfile.escape, keep_quotes=True)
+        self._left -= len(text)
+        if self._left < 0:
+            raise ValueError(f"the here-documents are larger than {_MOST_LETTERS} letters together")
         self._files += 1
         folder = self._rewriting.files / str(self._files)
         folder.mkdir()

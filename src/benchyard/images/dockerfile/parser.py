@@ -1,12 +1,18 @@
 """A Dockerfile as a list of instructions, each with its line numbers, words and variables."""
 
 import re
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchyard.errors import BuildFailed
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]")
+_OPERATOR = re.compile(r":?[-+?]|")
+LARGEST = 1024 * 1024
+"""Size of the largest Dockerfile, of the largest text that its variables make, and of all values of ARG."""
+_DEEPEST = 50
+_MOST_INSTRUCTIONS = 5000
 
 
 def split_words(text: str, escape: str = "\\") -> list[str]:
@@ -39,7 +45,7 @@ def expand_variables(
     """Fill in `$NAME`, `${NAME}`, `${NAME:-word}` and `${NAME:+word}`, but not between single quotes.
 
     With `keep_quotes`, quotes stay in place, as in the text of a here-document. Raises ValueError for any
-    other form.
+    other form, and for a result that is too large.
     """
     return _Expansion(text, values, escape, keep_quotes=keep_quotes).run()
 
@@ -53,6 +59,8 @@ class _Expansion:
         self._escape = escape
         self._keep_quotes = keep_quotes
         self._at = 0
+        self._depth = 0
+        self._left = LARGEST
 
     def run(self, stop: str = "") -> str:
         """Return the expanded text up to `stop`, or to the end."""
@@ -89,21 +97,37 @@ class _Expansion:
         if not match:
             return "$"
         self._at = match.end()
-        return self._values.get(match[0], "")
+        return self._counted(self._values.get(match[0], ""))
+
+    def _counted(self, value: str) -> str:
+        """Return the value of a variable; raises ValueError if those of a text are too large together."""
+        self._left -= len(value)
+        if self._left < 0:
+            raise ValueError(f"its variables make a text of more than {LARGEST} letters")
+        return value
 
     def _braced(self) -> str:
         match = _NAME.match(self._text, self._at + 1)
         if not match:
             raise ValueError("a variable in braces has no name")
         name, self._at = match[0], match.end()
-        operator = re.compile(r":?[-+?]|").match(self._text, self._at)
+        operator = _OPERATOR.match(self._text, self._at)
         sign = operator[0] if operator else ""
         self._at += len(sign)
-        word = self.run("}") if sign else ""
+        word = self._word() if sign else ""
         if self._text[self._at : self._at + 1] != "}":
             raise ValueError(f"${{{name}... is not of a form that is understood")
         self._at += 1
         return self._chosen(name, sign, word)
+
+    def _word(self) -> str:
+        """Return the text behind an operator, up to the brace; raises ValueError if nested too deep."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise ValueError(f"more than {_DEEPEST} variables are nested in each other")
+        word = self.run("}")
+        self._depth -= 1
+        return word
 
     def _chosen(self, name: str, sign: str, word: str) -> str:
         value = self._values.get(name)
@@ -112,7 +136,7 @@ class _Expansion:
             raise ValueError(f"{name}: {word or 'is not set'}")
         if sign.endswith("+"):
             return word if is_there else ""
-        return (value or "") if is_there or not sign else word
+        return self._counted(value or "") if is_there or not sign else word
 
 
 KNOWN = frozenset(
@@ -121,8 +145,9 @@ KNOWN = frozenset(
         *("MAINTAINER", "ONBUILD", "RUN", "SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"),
     )
 )
-_LARGEST = 1024 * 1024
-_DIRECTIVE = re.compile(r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(.+?)\s*")
+_DIRECTIVE = re.compile(r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(?=\S)(.+)")
+"""Pattern of a line without blanks at its ends."""
+_FLAG = re.compile(r"--\S+\s*")
 _FRONTEND = re.compile(r"#\s*syntax\s*=", re.I)
 _HEREDOC = re.compile(r"(\d*)<<(-?)([^<]+)")
 _WITH_HEREDOCS = ("RUN", "COPY", "ADD")
@@ -201,22 +226,31 @@ class Dockerfile:
 def arg_values(
     instruction: Instruction, args: Mapping[str, str], known: Mapping[str, str], escape: str
 ) -> Mapping[str, str]:
-    """Return the values that an ARG instruction sets: those given, else the defaults."""
+    """Return the values that an ARG instruction sets: those given, else the defaults.
+
+    Raises ValueError if they are too large.
+    """
     values: dict[str, str] = {}
+    all_known = ChainMap(values, dict(known))
+    left = LARGEST - sum(map(len, known.values()))
     for word in split_words(instruction.rest, escape):
         name, is_set, default = word.partition("=")
         if name in args:
             values[name] = args[name]
         elif is_set:
-            values[name] = expand_variables(default, {**known, **values}, escape=escape)
+            value = expand_variables(default, all_known, escape=escape)
+            left -= len(value)
+            if left < 0:
+                raise ValueError(f"the values of ARG and ENV are larger than {LARGEST} letters together")
+            values[name] = value
     return values
 
 
 def parse_dockerfile(text: str) -> Dockerfile:
     """Parse a Dockerfile; raises BuildFailed with the line that is wrong."""
-    if len(text) > _LARGEST:
+    if len(text) > LARGEST:
         raise BuildFailed(
-            f"the Dockerfile is larger than {_LARGEST} bytes: put what it holds into the context"
+            f"the Dockerfile is larger than {LARGEST} bytes: put what it holds into the context"
         )
     if "\0" in text:
         raise BuildFailed("the Dockerfile has a null byte: is it a text file?")
@@ -277,7 +311,6 @@ class _Reader:
         self._lines = lines
         self._at = 0
         self.escape = escape
-        self._continued = re.compile(rf"^(.*){re.escape(escape)}[ \t]*$", re.S)
 
     def instructions(self) -> list[Instruction]:
         """Return all instructions, in order."""
@@ -285,8 +318,13 @@ class _Reader:
         while self._at < len(self._lines):
             first = self._at + 1
             joined = self._logical_line()
-            if joined:
-                found.append(self._instruction(first, joined))
+            if not joined:
+                continue
+            found.append(self._instruction(first, joined))
+            if len(found) > _MOST_INSTRUCTIONS:
+                raise BuildFailed(
+                    f"the Dockerfile has more than {_MOST_INSTRUCTIONS} instructions: join some"
+                )
         return found
 
     def _logical_line(self) -> str:
@@ -294,15 +332,15 @@ class _Reader:
         line = self._take()
         if _is_nothing(line):
             return ""
-        joined = line.lstrip()
-        while match := self._continued.match(joined):
-            joined = match[1]
+        pieces = [line.lstrip()]
+        while pieces[-1].rstrip(" \t").endswith(self.escape):
+            pieces[-1] = pieces[-1].rstrip(" \t").removesuffix(self.escape)
             while self._at < len(self._lines) and _is_nothing(self._lines[self._at]):
                 self._at += 1
             if self._at >= len(self._lines):
                 break
-            joined += self._take()
-        return joined.strip()
+            pieces.append(self._take())
+        return "".join(pieces).strip()
 
     def _take(self) -> str:
         self._at += 1
@@ -345,13 +383,12 @@ def _parts(joined: str) -> tuple[str, tuple[str, ...], str]:
     if "\t" in name:
         name, _, more = name.partition("\t")
         rest = f"{more} {rest}"
-    rest = rest.strip()
+    rest, at = rest.strip(), 0
     flags = []
-    while rest.startswith("--") and len(rest) > 2 and not rest[2].isspace():
-        flag = rest.split(None, 1)
-        flags.append(flag[0])
-        rest = flag[1] if len(flag) > 1 else ""
-    return name.upper(), tuple(flags), rest
+    while flag := _FLAG.match(rest, at):
+        flags.append(flag[0].rstrip())
+        at = flag.end()
+    return name.upper(), tuple(flags), rest[at:]
 
 
 def _heredocs_of_line(rest: str, escape: str) -> list[tuple[str, bool, bool]]:

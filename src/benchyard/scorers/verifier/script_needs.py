@@ -9,7 +9,9 @@ import posixpath
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from itertools import dropwhile
+from typing import Any, BinaryIO
 
 from benchyard.errors import ScorerFailed
 from benchyard.scorers.kits import requirements
@@ -132,6 +134,27 @@ def needs_of(script: str) -> ScriptNeeds:
     )
 
 
+READ = f"{__name__}:read"
+
+
+def read(content: BinaryIO) -> dict[str, Any]:
+    """Read a test script; run by a worker, whose result `of_worker` takes."""
+    try:
+        return {"needs": asdict(needs_of(content.read().decode(errors="replace")))}
+    except ScorerFailed as error:
+        return {"failed": error.message}
+
+
+def of_worker(told: dict[str, Any]) -> ScriptNeeds:
+    """Return the needs that a worker found; raises ScorerFailed as `needs_of` does."""
+    if "failed" in told:
+        raise ScorerFailed(told["failed"])
+    lists: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in told["needs"].items()
+    }
+    return ScriptNeeds(**lists)
+
+
 def _read(script: str, found: _Found, depth: int) -> None:
     for line in _lines(script):
         for words in _commands(line):
@@ -193,8 +216,7 @@ def _command(words: list[str], found: _Found, depth: int) -> None:
 
 def _bare(words: list[str]) -> list[str]:
     """Strip the words of a command that only say how it is run, such as `sudo` and `timeout`."""
-    while words and (words[0] in _WRAPPERS or _ASSIGNMENT.fullmatch(words[0])):
-        words = words[1:]
+    words = list(dropwhile(lambda word: word in _WRAPPERS or bool(_ASSIGNMENT.fullmatch(word)), words))
     if words and words[0] == "timeout":
         words = _options(words[1:], _TIMEOUT_TAKING_VALUES, stops=True)[1][1:]
     return words
@@ -206,15 +228,14 @@ def _options(
     """Return the options with their values, and the other words; `stops` at the first of these."""
     options: list[tuple[str, str]] = []
     others: list[str] = []
-    left = list(words)
-    while left:
-        word = left.pop(0)
+    left = iter(words)
+    for word in left:
         if word == "--" or not word.startswith("-") or word == "-":
             others += [] if word == "--" else [word]
             if stops or word == "--":
-                return options, others + left
+                return options, [*others, *left]
         elif word in taking:
-            options.append((word, left.pop(0) if left else ""))
+            options.append((word, next(left, "")))
         elif word.startswith("--"):
             name, _, value = word.partition("=")
             options.append((name, value))

@@ -75,11 +75,16 @@ def _is_version(name: str, version: str) -> bool:
 
 async def needs_of_source(archive: Path) -> tuple[str, ...]:
     """Return the requirements that a source declares for building and running it."""
-    texts = await asyncio.to_thread(_texts, archive)
+    return await asyncio.to_thread(_declared, archive)
+
+
+def _declared(archive: Path) -> tuple[str, ...]:
+    """Return what the files of a source declare (blocks, and anybody may have written them)."""
+    texts = _texts(archive)
     requirements = HeaderParser().parsestr(texts.get("PKG-INFO", "")).get_all("Requires-Dist") or []
     try:
         build = tomllib.loads(texts.get("pyproject.toml", "")).get("build-system", {}).get("requires", _BUILD)
-    except (tomllib.TOMLDecodeError, AttributeError):
+    except (tomllib.TOMLDecodeError, RecursionError, AttributeError):
         build = _BUILD
     return tuple(_plain(text) for text in (*requirements, *build) if _plain(text))
 
@@ -88,7 +93,7 @@ def _plain(text: object) -> str:
     """Return a requirement that applies without extras; empty for others."""
     try:
         requirement = Requirement(str(text))
-    except InvalidRequirement:
+    except (InvalidRequirement, RecursionError):
         return ""
     return "" if requirement.url or "extra" in str(requirement.marker or "") else str(requirement)
 
@@ -268,10 +273,15 @@ async def _compile(wanted: tuple[str, ...], question: _Question, kits: Kits) -> 
             raise _fetch_failure(
                 f"{', '.join(wanted)[:500]} for Python {question.python}: uv says: {said.strip()}"
             )
-        listed = tomllib.loads((place / "pylock.toml").read_text())
+        listed = await asyncio.to_thread(_parsed, place / "pylock.toml")
         return {
             wheel.name: wheel for package in listed.get("packages", []) for wheel in _wheels(package, place)
         }
+
+
+def _parsed(lock: Path) -> dict[str, Any]:
+    """Return the content of a lock file, of which each package may have hundreds of lines (blocks)."""
+    return tomllib.loads(lock.read_text())
 
 
 def _wheels(package: Mapping[str, Any], folder: Path) -> list[_Wheel]:
