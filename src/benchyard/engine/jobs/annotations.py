@@ -21,6 +21,9 @@ from benchyard.store.collection import Collection
 from benchyard.store.database import Store
 from benchyard.store.tags import tagging
 
+_FEW = 50
+"""Number of trials up to which their views are made on the event loop."""
+
 
 class TrialAnnotations:
     """The annotations of all trials, in records of their own: those of trials have a single writer."""
@@ -34,7 +37,11 @@ class TrialAnnotations:
         """Return trials as the wire shows them, with what people noted."""
         ids = [each.id for each in trials]
         found = {each.id: each for each in await self._records.all({"id": ids})} if ids else {}
-        return [each.view(found.get(each.id)) for each in trials]
+
+        def made() -> list[TrialView]:
+            return [each.view(found.get(each.id)) for each in trials]
+
+        return made() if len(trials) <= _FEW else await asyncio.to_thread(made)
 
     async def annotate(self, trial: Trial, wanted: AnnotationRequest) -> TrialView:
         """Change tags and note of a trial; raises UsageError for too many tags."""
