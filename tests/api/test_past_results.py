@@ -293,15 +293,16 @@ def test_a_history_reads_the_newest_attempts_at_its_scenario_only(
     url = f"sqlite:///{data / 'x.db'}"
     asyncio.run(_store(url, "http://127.0.0.1:9/"))
 
-    async def written() -> tuple[int, list[list[Any]]]:
-        descriptor = os.memfd_create("rows")
-        async with Store(url) as store:
-            left_out = await past_results.PastResults(store).write_scenario("scn_3", descriptor)
-        with open(descriptor, "rb") as file:  # noqa: PTH123  (a descriptor)
-            file.seek(0)
-            return left_out, [json.loads(line) for line in file]
+    descriptor = os.memfd_create("rows")
 
-    left_out, (jobs, groups, trials, runs) = asyncio.run(written())
+    async def written() -> int:
+        async with Store(url) as store:
+            return await past_results.PastResults(store).write_scenario("scn_3", descriptor)
+
+    left_out = asyncio.run(written())
+    with open(descriptor, "rb") as file:  # noqa: PTH123  (a descriptor)
+        file.seek(0)
+        jobs, groups, trials, runs = (json.loads(line) for line in file)
     # Four of the first job, one each of the second and the third, and one scored of the last.
     assert (left_out, len(trials)) == (5, 3)
     assert {row[2] for row in trials} == {"scn_3"}

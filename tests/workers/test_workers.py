@@ -227,7 +227,7 @@ def test_long_parameters_are_not_felt() -> None:
 
     async def scenario() -> None:
         with loop_probe() as probe:
-            written = await workers._encoded(parameters)  # noqa: SLF001
+            written = await workers._encoded(parameters)
         assert probe.slow == []
         assert len(written) > 10_000_000
         encoded.append(written)

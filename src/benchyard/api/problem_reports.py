@@ -72,7 +72,9 @@ class _Reading:
             return True
         if self.missing:
             return False
-        return self.is_cut or (not self.is_settled and (is_settled(job) or time.monotonic() > self.stale_after))
+        return self.is_cut or (
+            not self.is_settled and (is_settled(job) or time.monotonic() > self.stale_after)
+        )
 
 
 class ProblemReports:

@@ -72,7 +72,7 @@ class PastResults:
         return n_trials - len(rows)
 
     async def _sdk_runs(self, scenario_id: str) -> tuple[list[str], list[str]]:
-        """Return the newest runs that code made of a scenario, and their benchmark runs; not those of jobs."""
+        """Return the newest runs of a scenario that no job made, and their benchmark runs."""
         own, group = TABLES["scenario_runs"].c, TABLES["benchmark_runs"].c
         of_jobs = select(group.id).where(metadata_value(group.body, JOB_KEY).is_not(None))
         chosen = (
@@ -95,7 +95,7 @@ class PastResults:
         groups = select(func.count()).where(group.parent == benchmark_id, group.status.in_(_ENDED_GROUPS))
         return await self._number(jobs), await self._number(groups)
 
-    async def _number(self, query: Select[tuple[int]]) -> int:
+    async def _number(self, query: Select[int]) -> int:
         return await self._store.read(lambda connection: connection.execute(query).scalar_one())
 
     async def _newest(self, table: str, children: str, benchmark_id: str, states: list[str]) -> _Chosen:

@@ -39,7 +39,7 @@ def make_job_view(
 
 
 def make_short_view(content: BinaryIO, job: Mapping[str, Any], suspect: SuspectRule | None) -> bytes:
-    """Return the view of a job without its scenarios as compressed JSON; the content has values of its trials."""
+    """Return a job without its scenarios as compressed JSON; the content has values of its trials."""
     gc.disable()
     whole = Job.model_validate(job)
     trials = short_trials(whole, json.loads(content.readline()))
@@ -55,10 +55,12 @@ def make_comparison(
     cluster_key: str | None,
     margin: float = 0.0,
 ) -> bytes:
-    """Return a comparison as compressed JSON; the content has a line with values of the trials of each job."""
+    """Return a comparison as compressed JSON; the content has a line of values for each job."""
     gc.disable()
     a, b = (Job.model_validate(job) for job in jobs)
-    trials = {job.id: short_trials(job, json.loads(content.readline())) for job in {a.id: a, b.id: b}.values()}
+    trials = {
+        job.id: short_trials(job, json.loads(content.readline())) for job in {a.id: a, b.id: b}.values()
+    }
     sides = [
         Side(
             job,

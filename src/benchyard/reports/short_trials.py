@@ -1,4 +1,4 @@
-"""Trials with those values only that counts and comparisons need: read in a fraction of the time of records."""
+"""Trials with only the values that counts and comparisons need: faster to read than whole records."""
 
 import time
 from collections.abc import Iterable, Sequence

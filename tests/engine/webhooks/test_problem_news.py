@@ -1,4 +1,4 @@
-"""New problems are told once for each job, and jobs that ended lately are found by the times of their ends."""
+"""New problems are told once for each job, and jobs that ended lately are found by their ends."""
 
 import asyncio
 import hashlib

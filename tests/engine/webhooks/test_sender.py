@@ -165,7 +165,7 @@ def test_a_name_that_is_none_is_an_error_and_keeps_no_thread() -> None:
     async def work() -> None:
         look_up = NameLookups()
         for _ in range(3):
-            with pytest.raises(OSError, match="no name|known|service|resol"):
+            with pytest.raises(OSError, match=r"no name|known|service|resol"):
                 await look_up("a" * 300 + ".test", 80)
 
     asyncio.run(work())

@@ -121,9 +121,7 @@ async def _comparison(
 ) -> Report:
     (a, _), (b, _) = sides
     clusters = None if cluster is None else await _clusters(services, a, b, cluster)
-    return await services.job_reports.compare(
-        services.engine.jobs, sides, suspect, clusters, cluster, margin
-    )
+    return await services.job_reports.compare(services.engine.jobs, sides, suspect, clusters, cluster, margin)
 
 
 async def _clusters(services: Services, a: Job, b: Job, key: str) -> dict[str, str]:

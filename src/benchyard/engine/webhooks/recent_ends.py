@@ -58,7 +58,9 @@ class RecentEnds:
         finally:
             os.close(descriptor)
         since = now_ms() - RECENT_MS
-        return [(id, end) for id, end in rows if isinstance(id, str) and isinstance(end, int) and end >= since]
+        return [
+            (id, end) for id, end in rows if isinstance(id, str) and isinstance(end, int) and end >= since
+        ]
 
 
 def _read(descriptor: int) -> list[tuple[object, object]]:

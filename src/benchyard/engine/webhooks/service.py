@@ -222,7 +222,7 @@ class Webhooks:
         key: str,
         webhooks: Sequence[Webhook] | None = None,
     ) -> list[Change]:
-        """Return what stores an event for each webhook that wants it, or for some; the key names the event."""
+        """Return what stores an event, which the key names, for all webhooks that want it or for some."""
         event = WebhookEvent(type=type, time_ms=now_ms(), data=dict(data))
         changes = []
         for webhook in self._known.values() if webhooks is None else webhooks:
