@@ -273,7 +273,7 @@ def test_trends_insights_and_histories_are_made_of_stored_jobs(
     assert insight["n_common"] == SCENARIOS
     assert "PLACE" in benchyard.ok("benchmark", "insights", "bench")
     past = good(http.get("/v1/scenarios/scn_3/history"))
-    assert {point["id"] for point in past["points"]} == {"bmj_a", "bmj_b", "bmj_c"}
+    assert {point["id"] for point in past["points"]} == {"bmj_a", "bmj_b", "bmj_c", "bmj_none"}
     assert "JOB OR RUN" in benchyard.ok("scenario", "history", "scenario 3")
     assert "no benchmark" in refusal(http.get("/v1/trends", params={"benchmark": "bmk_none"}), 404)
     tagged = http.get(f"/v1/benchmarks/{BENCHMARK}/insights")

@@ -61,7 +61,7 @@ class PastResults:
         own = TRIAL_FACTS.c
         ended = (own.scenario_id == scenario_id, own.outcome.is_not(None))
         newest = select(own.id, own.job_id).where(*ended).order_by(own.seq.desc()).limit(MOST_ATTEMPTS)
-        rows = await self._store.read(lambda connection: connection.execute(newest).tuples().all())
+        rows = await self._store.read(lambda connection: list(connection.execute(newest)))
         n_trials = await self._number(select(func.count()).select_from(TRIAL_FACTS).where(*ended))
         runs, groups = await self._sdk_runs(scenario_id)
         jobs = list(dict.fromkeys(job_id for _, job_id in rows))
@@ -85,7 +85,7 @@ class PastResults:
             .order_by(own.seq.desc())
             .limit(MOST_ATTEMPTS)
         )
-        rows = await self._store.read(lambda connection: connection.execute(chosen).tuples().all())
+        rows = await self._store.read(lambda connection: list(connection.execute(chosen)))
         return [id for id, _ in rows], list(dict.fromkeys(parent for _, parent in rows if parent))
 
     async def version(self, benchmark_id: str) -> object:
@@ -108,7 +108,7 @@ class PastResults:
         newest = ids[:MOST_JOBS]
         count = select(child.parent, func.count()).where(child.parent.in_(newest)).group_by(child.parent)
         sizes: dict[str, int] = await self._store.read(
-            lambda connection: dict(connection.execute(count).tuples().all())
+            lambda connection: {row[0]: row[1] for row in connection.execute(count)}
         )
         chosen: list[str] = []
         total = 0
