@@ -126,12 +126,12 @@ def _parts(view: BaselineView) -> tuple[str, ...]:
 def _job_and_agent(client: Client, given: str) -> tuple[str, str | None]:
     """Return the id of a job and the agent after its colon; names of jobs may have colons too."""
     try:
-        return find_job(client, given).id, None
+        return find_job(client, given, scenarios=False).id, None
     except NotFound:
         name, colon, agent = given.partition(":")
         if not colon:
             raise
-        return find_job(client, name).id, agent
+        return find_job(client, name, scenarios=False).id, agent
 
 
 def _baselines_named(client: Client, name: str, benchmark: str | None) -> Sequence[BaselineView]:

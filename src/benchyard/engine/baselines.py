@@ -1,6 +1,7 @@
 """Baselines by name, and the agents of jobs that texts of a comparison mean."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from benchyard.engine.clock import now_ms
 from benchyard.engine.ids import id_from_bytes
@@ -14,6 +15,10 @@ from benchyard.store.vault import Vault
 
 BASELINE_PREFIX = "bsl_"
 _MOST_NAMED = 20
+_ENDED_OF_ITSELF = ("completed", "failed", "timeout")
+"""States of trials that may count in a mean."""
+_LOOKED_AT = 200
+"""Trials that are read at once in search of one with a score."""
 
 Side = tuple[Job, int]
 """A job, and the index of one of its agents."""
@@ -38,7 +43,29 @@ class Baselines:
                     f"job {job.id} has several agents that differ in their versions or options only; "
                     f"choose one: {_named(job)}"
                 )
+            await self._require_scores(job, wanted)
             return [await self._put(self._baseline(request.name, job, index)) for index in wanted]
+
+    async def _require_scores(self, job: Job, agents: Sequence[int]) -> None:
+        """Raise Conflict if an agent has no attempt with a score: a gate could compare nothing with it."""
+        for index in agents:
+            if not await self._is_scored(job, index):
+                label = job.spec.agent_configs[index].label
+                raise Conflict(
+                    f"agent {index} ({label[:200]}) of job {job.id} has no score to compare with; "
+                    f"`benchyard job retry {job.id}` tries again what has none"
+                )
+
+    async def _is_scored(self, job: Job, agent: int) -> bool:
+        where = {"parent": job.id, "agent": str(agent), "status": _ENDED_OF_ITSELF}
+        query = Query(limit=_LOOKED_AT, where=where, include_total_count=False)
+        while True:
+            page = await self._jobs.page(job.id, query)
+            if any(each.counted_score is not None and not each.is_superseded for each in page.items):
+                return True
+            if not page.has_more or not page.items:
+                return False
+            query = replace(query, starting_after=page.items[-1].id)
 
     def _baseline(self, name: str, job: Job, index: int) -> Baseline:
         agent, source = agent_name(job, index), job.source

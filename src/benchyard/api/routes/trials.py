@@ -1,18 +1,20 @@
 """Trials by their own ids and over all jobs (an extension); a job lists its own trials too."""
 
 from fastapi import APIRouter
+from fastapi.responses import Response
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import PageQuery, narrow
+from benchyard.api.responses import list_answer
 from benchyard.models.results.annotations import AnnotationRequest, LabelRequest
 from benchyard.models.trials import AttemptKind, FailureKind, TrialListView, TrialState, TrialView
 
 router = APIRouter(prefix="/v1/trials", tags=["benchmark jobs"], route_class=LazyRoute)
 
 
-@router.get("", response_model_exclude_none=True)
+@router.get("", response_model=TrialListView)
 async def list_trials(
     services: ServicesDep,
     query: PageQuery,
@@ -24,7 +26,7 @@ async def list_trials(
     outcome: AttemptKind | None = None,
     kind: FailureKind | None = None,
     tag: str | None = None,
-) -> TrialListView:
+) -> Response:
     """List the trials of all jobs, newest first.
 
     `agent` is a name, or `agent@version:model`; `kind` is the party at fault of a failure.
@@ -42,7 +44,7 @@ async def list_trials(
     )
     page = await services.engine.jobs.trials_over_jobs(wanted)
     trials = await services.engine.trial_annotations.views(page.items)
-    return TrialListView(trials=trials, has_more=page.has_more, total_count=page.total_count)
+    return await list_answer("trials", trials, page)
 
 
 @router.get("/{id}", response_model_exclude_none=True)

@@ -197,14 +197,14 @@ def find_pairs(client: Client, first: str, second: str | None, agent: str | None
     """
     if second is not None and (pairs := _baseline_pairs(client, first, second, agent)):
         return pairs
-    a = find_job(client, first)
+    a = find_job(client, first, scenarios=False)
     if second is None:
         others = _matching(a, agent)
         others = [index for index in others if index > 0]
         if not others:
             raise UsageError(f"job {clean(a.name)!r} has no second agent; name a second job to compare with")
         return [(f"{a.id}:0", f"{a.id}:{index}") for index in others]
-    b = find_job(client, second)
+    b = find_job(client, second, scenarios=False)
     left, right = _matching(a, agent), _matching(b, agent)
     by_label = {_short(a, index): index for index in left}
     shared = [(by_label[_short(b, index)], index) for index in right if _short(b, index) in by_label]
@@ -221,7 +221,7 @@ def find_pairs(client: Client, first: str, second: str | None, agent: str | None
 def require_side(client: Client, given: str) -> None:
     """Raise NotFound if there is neither a baseline nor a job of that name, before anything is started."""
     if is_job(given) or not any(client.baselines.list(name=given, limit=1)):
-        find_job(client, given)
+        find_job(client, given, scenarios=False)
 
 
 def _baseline_pairs(
@@ -231,7 +231,7 @@ def _baseline_pairs(
     named = [] if is_job(name) else list(client.baselines.list(name=name, deleted=True, limit=1000))
     if not named:
         return None
-    b = find_job(client, second)
+    b = find_job(client, second, scenarios=False)
     here = [each for each in named if each.benchmark_id == b.job_source.benchmark_id]
     known = {each.agent_name: each for each in here if each.delete_time_ms is None}
     wanted = _matching(b, agent)

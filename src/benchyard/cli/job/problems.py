@@ -50,7 +50,7 @@ def problems(given: str, agent: str | None, signal: str | None, output: str) -> 
       benchyard job problems my-job -o json
     """
     with connect() as client:
-        job = find_job(client, given)
+        job = find_job(client, given, scenarios=False)
         with spinner("reading trajectories"):
             view = client.jobs.problems(job.id)
     view = selected_problems(view, agent, signal)

@@ -21,6 +21,9 @@ from benchyard.store.collection import Collection
 from benchyard.store.database import Store
 from benchyard.store.tags import tagging
 
+_FEW = 50
+"""Number of trials up to which their views are made on the event loop."""
+
 
 class TrialAnnotations:
     """The annotations of all trials, in records of their own: those of trials have a single writer."""
@@ -34,7 +37,11 @@ class TrialAnnotations:
         """Return trials as the wire shows them, with tags, notes and labels."""
         ids = [trial.id for trial in trials]
         found = {record.id: record for record in await self._records.all({"id": ids})} if ids else {}
-        return [trial.view(found.get(trial.id)) for trial in trials]
+
+        def make() -> list[TrialView]:
+            return [trial.view(found.get(trial.id)) for trial in trials]
+
+        return make() if len(trials) <= _FEW else await asyncio.to_thread(make)
 
     async def annotate(self, trial: Trial, wanted: AnnotationRequest) -> TrialView:
         """Change tags and note of a trial; raises UsageError for too many tags."""
