@@ -151,7 +151,7 @@ def test_to_grade_a_thousand_files_one_process_is_forked_for_them(on_host: OnHos
         await yard.host.stop(devbox, keep_disk=True, is_synced=False)
         await rooms.take(devbox, "measured", "scoring")
         calls.clear()
-        found = await rooms.taken(devbox, "measured", counted=["/task"])
+        found = await rooms.take(devbox, "measured", counted=["/task"])
         room = await yard.devbox("dbx_2", image="measured", user="root")
         paths = [each.path for each in found.changes if each.type != "folder"]
         assert len(paths) >= 490
@@ -183,7 +183,7 @@ def test_a_disk_is_measured_by_the_walk_that_finds_its_changes(
         image, whole = await yard.images.get("large"), measured.bytes
         # As with a disk of which there is too much to look at each file.
         monkeypatch.setattr(changes, "MOST_LISTED", 10)
-        found = await rooms.taken(devbox, "large", counted=["/task"])
+        found = await rooms.take(devbox, "large", counted=["/task"])
         assert found.used is not None
         assert (found.used.is_exact, found.used.entries) == (False, measured.entries)
         monkeypatch.setattr(yard.images.trees, "usage", None)
