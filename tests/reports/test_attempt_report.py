@@ -122,6 +122,8 @@ def test_equal_scores_everywhere_make_nothing_certain() -> None:
     against = found.agents[1].against_first
     assert against is not None
     assert (against.p, against.odds_ratio) == (1.0, None)
+    assert against.difference.low is not None
+    assert against.difference.high is not None
     assert against.difference.low < 0 < against.difference.high
     assert found.groups == [[0, 1]]
     assert found.scenarios.n_saturated == 6
@@ -222,7 +224,11 @@ def test_stages_are_timed_and_rows_that_make_no_sense_left_out() -> None:
 
 def test_a_lost_family_is_one_result() -> None:
     made = job(agents=2, scenarios=40, state=JobState.COMPLETED)
-    trials = [trial(float(agent == 0 or index >= 10), agent=agent, scenario=index) for agent in (0, 1) for index in range(40)]
+    trials = [
+        trial(float(agent == 0 or index >= 10), agent=agent, scenario=index)
+        for agent in (0, 1)
+        for index in range(40)
+    ]
     families = {f"scn_{index}": str(index // 10) for index in range(40)}
     alone, grouped = report(made, trials), report(made, trials, clusters=families)
     first, second = alone.agents[1].against_first, grouped.agents[1].against_first

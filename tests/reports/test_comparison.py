@@ -67,7 +67,7 @@ def test_a_version_is_left_out_only_where_names_stay_apart() -> None:
 
 
 def _tested(scores: list[list[float]], attempts: int = 1) -> list[tuple[str, float, float]]:
-    """What is told of agents with these scores of each attempt at each scenario."""
+    """Return what is told of agents with these scores of each attempt at each scenario."""
     trials = [
         trial(score, agent=agent, scenario=index // attempts, attempt=index % attempts + 1)
         for agent, row in enumerate(scores)

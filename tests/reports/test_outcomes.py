@@ -1,4 +1,4 @@
-"""What jobs come to, by the counting rules."""
+"""Outcomes of jobs by the counting rules."""
 
 from statistics import fmean
 

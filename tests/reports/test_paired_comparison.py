@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchyard.models.comparisons import GateView
+from benchyard.models.comparisons import DifferenceView, GateView
 from benchyard.models.jobs import AgentConfig, AgentEnvironment, Job, OrchestratorConfig
 from benchyard.models.trials import Trial
 from benchyard.reports.gate_reports import deciding_text
@@ -26,6 +26,14 @@ def side(
         for attempt, score in enumerate(row, 1)
     ]
     return Side(made, 0, trials)
+
+
+def ends(found: DifferenceView | None) -> tuple[float, float]:
+    """Return the ends of a difference that has them."""
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    return found.low, found.high
 
 
 def _trial(scenario: int, attempt: int, score: float | None) -> Trial:
@@ -51,7 +59,7 @@ def test_a_clear_difference_is_told_with_its_scenarios() -> None:
     assert view.n_shared == 40
     assert view.difference is not None
     assert view.difference.mean == -0.5
-    assert view.difference.high < -0.3
+    assert ends(view.difference)[1] < -0.3
     assert view.p is not None
     assert view.p < 1e-5
     assert view.flips is not None
@@ -95,8 +103,8 @@ def test_nothing_scored_at_all() -> None:
 @pytest.mark.parametrize("score", [0.0, 1.0])
 def test_equal_scores_on_few_scenarios_decide_nothing(score: float) -> None:
     view = compare(side([[score]] * 10), side([[score]] * 10, "bmj_2"))
-    assert view.difference is not None
-    assert view.difference.low < 0 < view.difference.high
+    low, high = ends(view.difference)
+    assert low < 0 < high
     assert gate(view, 0.02).verdict == "inconclusive"
     assert gate(view, 0.5).verdict == "pass"
 
@@ -143,12 +151,10 @@ def test_clusters_widen_the_interval() -> None:
     after = side([[0.0]] * 10 + [[1.0]] * 30, "bmj_2")
     clusters = {f"scn_{number}": f"family {number // 10}" for number in range(40)}
     alone, grouped = compare(before, after), compare(before, after, clusters, "family")
-    assert alone.difference is not None
     assert grouped.difference is not None
     assert grouped.difference.n_clusters == 4
-    assert grouped.difference.high - grouped.difference.low > 2 * (
-        alone.difference.high - alone.difference.low
-    )
+    (low, high), (low_alone, high_alone) = ends(grouped.difference), ends(alone.difference)
+    assert high - low > 2 * (high_alone - low_alone)
 
 
 def test_what_makes_a_comparison_unfair_is_named() -> None:
@@ -219,9 +225,8 @@ def test_swapping_the_sides_swaps_the_signs() -> None:
     assert there.difference is not None
     assert back.difference is not None
     assert there.difference.mean == pytest.approx(-back.difference.mean)
-    assert (there.difference.low, there.difference.high) == pytest.approx(
-        (-back.difference.high, -back.difference.low)
-    )
+    low, high = ends(back.difference)
+    assert ends(there.difference) == pytest.approx((-high, -low))
 
 
 def running(scores: Sequence[Sequence[float]], waiting: int, id: str = "bmj_2") -> Side:
@@ -298,7 +303,7 @@ def test_an_unscored_attempt_never_makes_a_verdict_surer() -> None:
     for _ in range(60):
         count = chance.randint(12, 40)
         rows = [[float(chance.random() < 0.8)] for _ in range(count)]
-        worse = [[float(chance.random() < 0.5)] for _ in range(count)]
+        worse: list[list[float | None]] = [[float(chance.random() < 0.5)] for _ in range(count)]
         alone = gate(compare(side(rows), side(worse, "bmj_2")), 0.02)
         lost += alone.verdict == "fail"
         more = [[*worse[0], None], *worse[1:]]
@@ -432,9 +437,7 @@ def test_large_comparisons_take_the_tests_that_are_quick(scenarios: int, is_grad
     sample = trial(1.0)
 
     def large(id: str) -> Side:
-        made = job(scenarios=scenarios).model_copy(
-            update={"id": id, "scenario_revisions": [1] * scenarios}
-        )
+        made = job(scenarios=scenarios).model_copy(update={"id": id, "scenario_revisions": [1] * scenarios})
         trials = [
             sample.model_copy(
                 update={

@@ -146,7 +146,7 @@ class ComparisonView(Model):
     a: ComparedAgent
     b: ComparedAgent
     is_same: bool = False
-    """Whether both sides are the same agent of the same job."""
+    """True if both sides are the same agent of the same job."""
     n_shared: int
     """Scenarios that both sides have scored."""
     only_a: int
@@ -174,10 +174,10 @@ class ComparisonView(Model):
     working_ms: DifferenceView | None = None
     power: Power | None = None
     running: RunningEvidence | None = None
-    """What can be said before the end; None once both jobs have ended."""
+    """Evidence before the end; None once both jobs have ended."""
     setup: list[SetupDifference] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
-    """What to know before this is believed, one line each."""
+    """Facts to know before this is believed, one line each."""
     scenarios: list[ComparedScenario] = Field(default_factory=list)
     """Scenarios with different scores, the surest differences first."""
 

@@ -92,7 +92,7 @@ class AgentCells:
     n_retries: int = 0
     total_usd: float = 0.0
     has_all_costs: bool = True
-    """Whether the cost is known of every trial that asked a model."""
+    """True if the cost is known of every trial that asked a model."""
     asks_models: bool = False
 
     @cached_property

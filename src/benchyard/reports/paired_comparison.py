@@ -567,7 +567,9 @@ def _changed_names(
         return None
     told = (
         ", ".join(name for name in changed[:_MOST_NAMES] if name in before) or "-",
-        ", ".join(f"{name}{' (another)' * (name in before)}" for name in changed[:_MOST_NAMES] if name in after)
+        ", ".join(
+            f"{name}{' (another)' * (name in before)}" for name in changed[:_MOST_NAMES] if name in after
+        )
         or "-",
     )
     return SetupDifference(what=what, a=told[0], b=told[1], weight="subject")

@@ -41,10 +41,10 @@ class PastAttempt:
     scenario_id: str
     scenario_name: str
     score: float | None
-    """What counts; None where it is left out."""
+    """The value it adds to a mean; None where it is left out."""
     cost: float | None
     has_cost: bool
-    """Whether its cost is known, or it asked no model."""
+    """True if its cost is known, or it asked no model."""
     working_ms: float | None
     revision: int | None
     end_time_ms: int

@@ -118,8 +118,8 @@ def test_scores_without_ends_have_no_bounds_without_a_spread() -> None:
 def _passes_of_losses(count: int, margin: float, won_share: float) -> float:
     """Return the chance to pass at a loss of the margin, by the exact sum over won and lost scenarios.
 
-    Each scenario has one attempt. Of the first agent's passes, the second loses the margin and as many more as
-    it wins: with none won, the first passed everything that is ever lost.
+    Each scenario has one attempt. The second agent loses the margin, and as many more as it wins: with none
+    won, the first passed everything that is ever lost.
     """
     chance = 0.0
     for won in range(count + 1):

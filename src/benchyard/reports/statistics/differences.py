@@ -18,7 +18,7 @@ from benchyard.reports.statistics.power import NoiseParts
 PERMUTATIONS = 10_000
 """Number of random relabellings that stand for all of them."""
 MOST_ATTEMPTS_EXACT = 20_000
-"""Attempts of two agents up to which their exact test takes less than a second; above, chi squared is as good."""
+"""Attempts of two agents up to which the exact test takes a second at most; above, chi squared is as good."""
 _MOST_SHUFFLED = 500
 """Attempts up to which shuffles take less than a second; above, their normal limit is as good."""
 _LEAST_P = sys.float_info.min
@@ -373,4 +373,3 @@ def difference_parts(
     within_a, within_b = parts_a.within_scenarios, parts_b.within_scenarios
     of_attempts = fmean(within_a / len(a) + within_b / len(b) for a, b in pairs)
     return NoiseParts(max(0.0, total - of_attempts), within_a, within_b)
-

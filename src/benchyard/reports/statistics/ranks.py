@@ -43,7 +43,7 @@ def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None
 
 @dataclass(frozen=True)
 class Rank:
-    """The place of an agent by mean, and the places it may have as far as differences are more than chance."""
+    """The place of an agent by mean, and the places that differences beyond chance leave it."""
 
     place: int
     best: int

@@ -16,9 +16,9 @@ are judged wrongly in up to 3 % of cases on either side; with this, in at most 2
 PSEUDO_LOSSES = 2
 """Scenarios counted as lost beside those seen, for the lower bound of a gate.
 
-Losses of a nearly perfect agent are rare: few of them make the mean too good and the spread too small at once,
-and Student's bound takes no account of that. The first term that it leaves out (of Hall's expansion, 1992) is
-at most (1 + 2 z^2) / 6 = 1.65 scenarios, for differences between -1 and 1 of any distribution.
+Losses of a nearly perfect agent are rare: few of them make the mean too good and the spread too small at
+once, and Student's bound takes no account of that. The first term that it leaves out (of Hall's expansion,
+1992) is at most (1 + 2 z^2) / 6 = 1.65 scenarios, for differences between -1 and 1 of any distribution.
 """
 
 
