@@ -315,15 +315,17 @@ def _against(subject: ReportSubject, first: AgentCells, other: AgentCells) -> Ag
         p_adjusted=p,
         odds_ratio=odds,
         chance_better=_chance_better(pairs) if groups is None else None,
-        cost_usd=_amount_difference(pairs, groups, _mean_cost),
-        working_ms=_amount_difference(pairs, groups, _mean_working),
+        cost_usd=_amount_difference([(a.mean_cost, b.mean_cost) for a, b in pairs], groups)
+        if first.asks_models and other.asks_models
+        else None,
+        working_ms=_amount_difference([(a.mean_working, b.mean_working) for a, b in pairs], groups),
     )
 
 
 def _score_difference(pairs: Sequence[tuple[Cell, Cell]], groups: Sequence[str] | None) -> DifferenceView:
     values = [b.mean - a.mean for a, b in pairs]
     found = _difference(values, groups)
-    has_ends = all(0.0 <= score <= 1.0 for pair in pairs for cell in pair for score in cell.scores)
+    has_ends = all(a.has_ends and b.has_ends for a, b in pairs)
     bounds = difference_bounds(values, groups, is_bounded=has_ends)
     if bounds is None:
         return found
@@ -346,25 +348,11 @@ def _difference(values: Sequence[float], groups: Sequence[str] | None) -> Differ
 
 
 def _amount_difference(
-    pairs: Sequence[tuple[Cell, Cell]], groups: Sequence[str] | None, value: Callable[[Cell], float | None]
+    amounts: Sequence[tuple[float | None, float | None]], groups: Sequence[str] | None
 ) -> DifferenceView | None:
     """Return the paired difference of an amount; None where it is not known at every scenario."""
-    differences = []
-    for left, right in pairs:
-        before, after = value(left), value(right)
-        if before is None or after is None:
-            return None
-        differences.append(after - before)
-    return _difference(differences, groups)
-
-
-def _mean_cost(cell: Cell) -> float | None:
-    """Return the mean cost of an attempt; None where it is not known, or no attempt asked a model."""
-    return cell.cost / len(cell.scores) if cell.n_costs and cell.n_costs >= cell.n_asked else None
-
-
-def _mean_working(cell: Cell) -> float | None:
-    return cell.working / cell.n_working if cell.n_working == len(cell.scores) else None
+    known = [after - before for before, after in amounts if before is not None and after is not None]
+    return _difference(known, groups) if len(known) == len(amounts) else None
 
 
 def _test(
@@ -376,11 +364,13 @@ def _test(
         if student_p is None:
             return sign_test(cluster_means(values, groups)), "sign test of the groups' mean differences", None
         return student_p, "Student's test over groups of scenarios", None
-    if any(cell.is_graded for pair in pairs for cell in pair):
+    if any(a.is_graded or b.is_graded for a, b in pairs):
         if student_p is None:
             return sign_test(values), "sign test of paired differences", None
         return student_p, "Student's test of paired differences", None
-    strata = [Stratum(a.passed, len(a.scores), b.passed, len(b.scores)) for a, b in pairs]
+    # Most scenarios end like others: their counts are made once.
+    counts = Counter([(a.passed, len(a.scores), b.passed, len(b.scores)) for a, b in pairs])
+    strata = [stratum for each, count in counts.items() for stratum in [Stratum(*each)] * count]
     found = strata_test(strata, _MOST_ATTEMPTS_EXACT)
     is_small = found.p_middle is not None and len(strata) < FEW_SCENARIOS
     return found.p, found.method, exact_odds_ratio(strata) if is_small else None

@@ -94,7 +94,7 @@ def standard_error(values: Sequence[float], clusters: Sequence[Hashable] | None 
     mean = fmean(values)
     if clusters is None:
         count = len(values)
-        return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count * (count - 1)))
+        return math.sqrt(math.fsum([(value - mean) ** 2 for value in values]) / (count * (count - 1)))
     sums: dict[Hashable, list[float]] = defaultdict(list)
     for key, value in zip(clusters, values, strict=True):
         sums[key].append(value - mean)

@@ -31,14 +31,19 @@ def kendall_score(first: Sequence[float], second: Sequence[float]) -> int:
     return score
 
 
-def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return Kendall's rank correlation with ties (tau-b); None where one of them does not vary."""
+def kendall_tau(first: Sequence[float], second: Sequence[float], score: int | None = None) -> float | None:
+    """Return Kendall's rank correlation with ties (tau-b); None where one of them does not vary.
+
+    Their score may be given, if it is known.
+    """
     pairs = len(first) * (len(first) - 1) // 2
     tied_first, tied_second = (
         sum(count * (count - 1) // 2 for count in Counter(values).values()) for values in (first, second)
     )
     scale = math.sqrt((pairs - tied_first) * (pairs - tied_second))
-    return kendall_score(first, second) / scale if scale else None
+    if not scale:
+        return None
+    return (kendall_score(first, second) if score is None else score) / scale
 
 
 @dataclass(frozen=True)
