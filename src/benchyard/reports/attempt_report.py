@@ -391,7 +391,8 @@ def _ranked(
     """Return the agents with their ranks, those that cannot be told apart, and the number of scenarios."""
     able = [agent.agent for agent in agents if agent.score is not None]
     scored = {index: found.agents[index].scored for index in able}
-    shared = [each for each in (scored[able[0]] if able else {}) if all(each in scored[a] for a in able)]
+    # In the order of the plan.
+    shared = sorted(set(scored[able[0]]).intersection(*scored.values())) if able else []
     if len(able) < 2 or not shared:
         return list(agents), [], 0
     order = standing([[scored[a][each].mean for each in shared] for a in able], subject.groups(shared))
@@ -497,14 +498,16 @@ def _mean_amount(
 
 def _scenarios(subject: ReportSubject, found: AttemptCells) -> ScenarioLists:
     columns = [agent.scored for agent in found.agents]
-    indexes = sorted({index for column in columns for index in column})
+    indexes = sorted(set().union(*columns))
     rows = [[column[index].mean if index in column else None for column in columns] for index in indexes]
     listed: dict[str, list[ScenarioFinding]] = {"saturated": [], "impossible": [], "suspicious": []}
     for index, each in zip(indexes, discriminations(rows), strict=True):
+        if each.kind is None:
+            continue
         cells = [column[index] for column in columns if index in column]
         attempts = sum(len(cell.scores) for cell in cells)
         # A single attempt of a single agent is no more than its result.
-        if each.kind is None or attempts < 2:
+        if attempts < 2:
             continue
         listed[each.kind].append(
             ScenarioFinding(
