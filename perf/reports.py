@@ -10,7 +10,7 @@ import random
 import statistics
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,7 +28,7 @@ from benchyard.models.trials import Stage, Trial, TrialState
 from benchyard.reports.attempt_cells import STAGE_PATHS, TRIAL_PATHS
 from benchyard.reports.job_reports import make_job_report, make_job_view
 from benchyard.reports.statistics.means import estimate
-from benchyard.reports.statistics.verdicts import GATE_LEVEL, GateVerdict, difference_bounds, verdict
+from benchyard.reports.statistics.verdicts import GateVerdict, gate_bounds, verdict
 from benchyard.store.database import Store
 from benchyard.testing.server import RunningServer
 from perf.measure import Figure
@@ -229,42 +229,118 @@ def _opened(descriptor: int) -> BinaryIO:
 def _simulations() -> list[str]:
     """Simulate pairs of jobs and means, and count how often gates and intervals are wrong."""
     equal = [_gate(0.0, 0.0, 30, 3, seed) for seed in range(_SIMULATED)]
-    at_margin = [_gate(0.1, 0.1, 40, 3, seed) for seed in range(_SIMULATED)]
     lost = [_gate(0.1, 0.02, 500, 5, seed) for seed in range(_SIMULATED // 10)]
-    held = [_holds(seed) for seed in range(_SIMULATED)]
     rows = [
         (
             "30 scenarios x 3, equal agents, no margin: fails",
             _share(equal, GateVerdict.FAIL),
             "at most 2.5 %",
         ),
-        (
-            "40 x 3, a loss of the margin: passes",
-            _share(at_margin, GateVerdict.PASS),
-            "at most 2.5 %",
-        ),
         ("500 x 5, a loss of 10 points: fails", _share(lost, GateVerdict.FAIL), "at least 90 %"),
-        ("30 x 5, interval holds the mean", f"{sum(held) / len(held):.1%}", "95 % +- 1.5 %"),
     ]
-    return [f"### Simulated jobs, {_SIMULATED:,} pairs", *table(("", "measured", "target"), rows)]
+    return [
+        f"### Simulated jobs, {_SIMULATED:,} pairs",
+        *table(("", "measured", "target"), rows),
+        "",
+        *_margin_rows(),
+        "",
+        *_coverage_rows(),
+    ]
+
+
+def _margin_rows() -> list[str]:
+    """Count how often a loss of just the margin passes, after baselines from a half to perfect ones."""
+    rows = []
+    for (scenarios, attempts), margin in _SIZES.items():
+        for loss in ("everywhere", "whole scenarios"):
+            found = [
+                _share(
+                    [
+                        _loss_of_margin(baseline, margin, scenarios, attempts, loss, seed)
+                        for seed in range(_SIMULATED)
+                    ],
+                    GateVerdict.PASS,
+                )
+                for baseline in _BASELINES
+            ]
+            rows.append((f"{scenarios} x {attempts}, margin {margin:g}, lost {loss}", *found))
+    titles = ("a loss of the margin passes; at most 2.5 %", *(f"baseline {each:g}" for each in _BASELINES))
+    return table(titles, rows)
+
+
+_SIZES = {
+    (40, 1): 0.1,
+    (40, 3): 0.1,
+    (100, 3): 0.05,
+    (250, 1): 0.02,
+    (500, 1): 0.02,
+    (500, 5): 0.01,
+}
+"""Scenarios and attempts -> the margin that is lost."""
+_BASELINES = (0.5, 0.8, 0.95, 0.98, 1.0)
+
+
+def _loss_of_margin(
+    baseline: float, margin: float, scenarios: int, attempts: int, loss: str, seed: int
+) -> GateVerdict:
+    """Return the verdict on an agent that lost just the margin, a little everywhere or whole scenarios."""
+    chance = random.Random(f"{baseline} {margin} {scenarios} {attempts} {loss} {seed}")
+    before = _means(chance, [baseline] * scenarios, attempts)
+    if loss == "everywhere":
+        shares = [baseline - margin] * scenarios
+    else:
+        # A scenario that is lost wholly takes all that the baseline had there.
+        shares = [baseline * (chance.random() >= margin / baseline) for _ in range(scenarios)]
+    return _verdict(before, _means(chance, shares, attempts), margin)
 
 
 def _gate(loss: float, margin: float, scenarios: int, attempts: int, seed: int) -> GateVerdict:
     chance = random.Random(seed)
     shares = [loss + (1 - loss) * chance.random() for _ in range(scenarios)]
     before = _means(chance, shares, attempts)
-    after = _means(chance, [share - loss for share in shares], attempts)
-    bounds = difference_bounds([b - a for a, b in zip(before, after, strict=True)], level=GATE_LEVEL)
+    return _verdict(before, _means(chance, [share - loss for share in shares], attempts), margin)
+
+
+def _verdict(before: Sequence[float], after: Sequence[float], margin: float) -> GateVerdict:
+    bounds = gate_bounds([b - a for a, b in zip(before, after, strict=True)])
     if bounds is None:
         raise RuntimeError("scenarios always have a difference")
     return verdict(bounds.low, bounds.high, margin)
 
 
-def _holds(seed: int) -> bool:
+def _hard_share(chance: random.Random) -> float:
+    return chance.betavariate(0.2, 8) if chance.random() < 0.8 else chance.betavariate(3, 2)
+
+
+_POPULATIONS: dict[str, tuple[Callable[[random.Random], float], float]] = {
+    "easy": (lambda chance: chance.betavariate(12, 1), 12 / 13),
+    "hard": (_hard_share, 0.8 * 0.2 / 8.2 + 0.2 * 0.6),
+    "half and half": (lambda chance: chance.betavariate(0.25, 0.25), 0.5),
+    "middle": (lambda chance: chance.betavariate(2, 2), 0.5),
+}
+"""Chances to pass at scenarios, and their mean."""
+
+
+def _coverage_rows() -> list[str]:
+    """Count how often the interval of a mean holds it."""
+    rows = []
+    for name, scenarios, attempts in (
+        ("easy", 30, 5),
+        ("hard", 30, 5),
+        ("half and half", 30, 5),
+        ("middle", 89, 5),
+        ("middle", 30, 1),
+    ):
+        held = sum(_holds(name, scenarios, attempts, seed) for seed in range(_SIMULATED))
+        rows.append((f"{name}, {scenarios} x {attempts}", f"{held / _SIMULATED:.1%}", "95 % +- 1.5 %"))
+    return table(("the interval holds the mean", "measured", "target"), rows)
+
+
+def _holds(population: str, scenarios: int, attempts: int, seed: int) -> bool:
     chance = random.Random(seed)
-    shares = [chance.betavariate(2, 2) for _ in range(30)]
-    found = estimate(_means(chance, shares, 5))
-    return found is not None and found.low <= 0.5 <= found.high
+    draw, truth = _POPULATIONS[population]
+    found = estimate(_means(chance, [draw(chance) for _ in range(scenarios)], attempts))
+    return found is not None and found.low <= truth <= found.high
 
 
 def _means(chance: random.Random, shares: Sequence[float], attempts: int) -> list[float]:

@@ -151,7 +151,7 @@ def test_to_grade_a_thousand_files_one_process_is_forked_for_them(on_host: OnHos
         await yard.host.stop(devbox, keep_disk=True, is_synced=False)
         await rooms.take(devbox, "measured", "scoring")
         calls.clear()
-        found = await rooms.take(devbox, "measured", counted=["/task"])
+        found = await rooms.changes_of_taken_disk(devbox, "measured", counted=["/task"])
         room = await yard.devbox("dbx_2", image="measured", user="root")
         paths = [each.path for each in found.changes if each.type != "folder"]
         assert len(paths) >= 490

@@ -13,6 +13,7 @@ from benchyard.reports.attempt_cells import STAGE_PATHS, TRIAL_PATHS, read_cells
 from benchyard.reports.attempt_report import make_report
 from benchyard.reports.outcomes import job_view
 from benchyard.reports.report_subjects import job_subject
+from benchyard.reports.report_texts import against_texts
 from benchyard.reports.trial_table import columns_of, make_table, paths_of
 from benchyard.store.json_columns import BodyPath, rows_of
 from tests.reports.scenes import job, trial
@@ -121,6 +122,8 @@ def test_equal_scores_everywhere_make_nothing_certain() -> None:
     against = found.agents[1].against_first
     assert against is not None
     assert (against.p, against.odds_ratio) == (1.0, None)
+    assert against.difference.low is not None
+    assert against.difference.high is not None
     assert against.difference.low < 0 < against.difference.high
     assert found.groups == [[0, 1]]
     assert found.scenarios.n_saturated == 6
@@ -137,12 +140,12 @@ def test_nothing_scored_is_said() -> None:
     assert report(made, []).groups == []
 
 
-def test_scores_outside_of_0_and_1_have_intervals_without_ends() -> None:
+def test_scores_outside_of_0_and_1_have_intervals_that_leave_it() -> None:
     made = job(scenarios=3, state=JobState.COMPLETED)
     found = report(made, [trial(score, scenario=index) for index, score in enumerate((-1.0, 2.0, 5.0))])
     assert found.agents[0].score is not None
     assert (found.agents[0].score.low or 0) < -1
-    assert any("no ends" in note for note in found.notes)
+    assert any("only their spread bounds" in note for note in found.notes)
     single = report(job(state=JobState.COMPLETED), [trial(7.0)])
     assert single.agents[0].score is not None
     assert (single.agents[0].score.low, single.agents[0].score.high) == (None, None)
@@ -217,3 +220,73 @@ def test_stages_are_timed_and_rows_that_make_no_sense_left_out() -> None:
     assert [(stage.name, stage.mean, stage.n) for stage in found.agents[0].stages] == [("agent", 30.0, 1)]
     assert found.n_ended == 1
     assert stage_lengths([[0, "nonsense"], [0, [{}, 3]], [None, []]], 1) == [{}]
+
+
+def test_a_lost_family_is_one_result() -> None:
+    made = job(agents=2, scenarios=40, state=JobState.COMPLETED)
+    trials = [
+        trial(float(agent == 0 or index >= 10), agent=agent, scenario=index)
+        for agent in (0, 1)
+        for index in range(40)
+    ]
+    families = {f"scn_{index}": str(index // 10) for index in range(40)}
+    alone, grouped = report(made, trials), report(made, trials, clusters=families)
+    first, second = alone.agents[1].against_first, grouped.agents[1].against_first
+    assert first is not None
+    assert second is not None
+    assert first.p < 0.01 < 0.3 < second.p
+    assert "groups" in second.p_method
+    assert (second.odds_ratio, second.chance_better) == (None, None)
+    assert alone.power is not None
+    assert grouped.power is not None
+    assert grouped.power.detectable > 2 * alone.power.detectable
+
+
+def test_few_clustered_scenarios_have_no_second_opinion_that_takes_them_for_independent() -> None:
+    made = job(scenarios=8, state=JobState.COMPLETED)
+    trials = [trial(float(index < 4), scenario=index) for index in range(8)]
+    assert report(made, trials).agents[0].posterior is not None
+    families = {f"scn_{index}": str(index // 4) for index in range(8)}
+    assert report(made, trials, clusters=families).agents[0].posterior is None
+
+
+def test_agents_that_share_no_scenario_are_said_to() -> None:
+    made = job(agents=2, scenarios=2, state=JobState.COMPLETED)
+    found = report(made, [trial(1.0, agent=0, scenario=0), trial(1.0, agent=1, scenario=1)])
+    assert found.agents[1].against_first is None
+    assert any("no scenario has a score of every agent" in note for note in found.notes)
+
+
+def test_scores_without_ends_have_no_bounds_against_the_first() -> None:
+    made = job(agents=2, scenarios=5, state=JobState.COMPLETED)
+    trials = [trial(5.0 * agent, agent=agent, scenario=index) for agent in (0, 1) for index in range(5)]
+    against = report(made, trials).agents[1].against_first
+    assert against is not None
+    assert (against.difference.mean, against.difference.low, against.difference.high) == (5.0, None, None)
+
+
+def test_costs_and_times_are_held_against_the_first() -> None:
+    made = job(agents=2, scenarios=4, state=JobState.COMPLETED)
+    trials = [
+        trial(
+            1.0,
+            agent=agent,
+            scenario=index,
+            usage={"cost_usd": 0.1 * (index + 1) * (agent + 1), "model_calls": 1.0},
+            start_time_ms=0,
+            end_time_ms=1000 * (index + agent),
+        )
+        for agent in (0, 1)
+        for index in range(4)
+    ]
+    found = report(made, trials)
+    against = found.agents[1].against_first
+    assert against is not None
+    assert against.cost_usd is not None
+    assert against.cost_usd.mean == pytest.approx(0.25)
+    assert against.cost_usd.low is not None
+    assert against.working_ms is not None
+    assert (against.working_ms.mean, against.working_ms.low) == (1000.0, None)
+    (text,) = against_texts(found, str)
+    assert "cost +$0.2500 (" in text
+    assert text.endswith("time +1.0s")

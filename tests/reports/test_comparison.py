@@ -67,7 +67,7 @@ def test_a_version_is_left_out_only_where_names_stay_apart() -> None:
 
 
 def _tested(scores: list[list[float]], attempts: int = 1) -> list[tuple[str, float, float]]:
-    """What is told of agents with these scores of each attempt at each scenario."""
+    """Return what is told of agents with these scores of each attempt at each scenario."""
     trials = [
         trial(score, agent=agent, scenario=index // attempts, attempt=index % attempts + 1)
         for agent, row in enumerate(scores)
@@ -109,3 +109,10 @@ def test_scenarios_that_only_one_has_scored_are_left_out() -> None:
     (difference,) = differences_to_first(found)
     assert (difference.n, difference.is_real) == (1, False)
     assert differences_to_first([*found[:1], outcome("other")]) == []
+
+
+def test_scores_outside_of_0_and_1_that_do_not_vary_have_no_interval() -> None:
+    trials = [trial(5.0 * agent, agent=agent, scenario=index) for agent in (0, 1) for index in range(5)]
+    made = job(2, 5, 1, JobState.COMPLETED)
+    (found,) = differences_to_first(outcomes(made, trials, with_scenarios=True))
+    assert (found.mean, found.low, found.high, found.text) == (5.0, None, None, "+5.000")

@@ -1,4 +1,4 @@
-"""What a job would cost, by earlier ones."""
+"""Estimates of a job's cost from earlier jobs."""
 
 from typing import Any
 

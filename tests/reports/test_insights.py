@@ -71,3 +71,24 @@ def test_old_revisions_and_agents_with_few_scenarios_have_no_place() -> None:
 def test_a_benchmark_without_results_has_no_leaders() -> None:
     view = insights(BENCHMARK, REVISIONS, [], [])
     assert (view.leaders, view.groups, view.power, len(view.scenarios)) == ([], [], [], 40)
+
+
+def test_one_attempt_is_no_more_than_its_result() -> None:
+    known = [source("agent")]
+    view = insights(BENCHMARK, REVISIONS, known, attempts(known[0], [[1.0], [0.0], [1.0, 1.0], [0.0, 0.0]]))
+    kinds = {row.scenario_name: row.kind for row in view.scenarios}
+    assert [kinds[f"scenario {number}"] for number in range(4)] == [None, None, "saturated", "impossible"]
+
+
+def test_costs_and_times_of_leaders_have_intervals() -> None:
+    known = [source("agent")]
+    rows = [
+        PastAttempt((known[0].id, 0), f"scn_{place}", "", 1.0, 0.1 * place, True, 10.0 * place, 1, 1)
+        for place in range(1, 6)
+    ]
+    (leader,) = insights(BENCHMARK, REVISIONS, known, rows).leaders
+    assert leader.cost_usd is not None
+    assert leader.cost_interval is not None
+    assert leader.cost_interval[0] < leader.cost_usd < leader.cost_interval[1]
+    assert leader.working_interval is not None
+    assert leader.working_interval[0] < 30.0 < leader.working_interval[1]

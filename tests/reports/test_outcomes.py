@@ -1,4 +1,4 @@
-"""What jobs come to, by the counting rules."""
+"""Outcomes of jobs by the counting rules."""
 
 from statistics import fmean
 
@@ -187,3 +187,10 @@ def test_conditions_of_the_machine_are_shown_with_an_attempt() -> None:
     line = "the egress proxy refused example.org:443 once while it was scored"
     (found,) = outcomes(job(), [trial(0.0, conditions=[line])], with_scenarios=True)
     assert found.scenario_outcomes[0].attempts[0].conditions == [line]
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_scores_outside_of_0_and_1_that_do_not_vary_have_no_interval(count: int) -> None:
+    made = job(scenarios=count, state=JobState.COMPLETED)
+    (found,) = outcomes(made, [trial(7.0, scenario=index) for index in range(count)], with_scenarios=True)
+    assert (found.mean_score, found.mean_low, found.mean_high) == (7.0, None, None)

@@ -5,7 +5,7 @@ from xml.etree.ElementTree import fromstring
 from benchyard.models.comparisons import EstimateView
 from benchyard.models.jobs import AgentConfig, JobState
 from benchyard.reports.report_pictures import intervals_svg, report_html
-from benchyard.reports.report_texts import estimate_text, interval_bar, markdown
+from benchyard.reports.report_texts import estimate_text, interval_bar, markdown, p_equation, p_text
 from tests.reports.scenes import job, trial
 from tests.reports.test_attempt_report import report
 
@@ -23,6 +23,11 @@ def test_a_bar_has_the_interval_where_it_is() -> None:
     assert interval_bar(view(7.0, -3.0, 12.0), 5) == "[===o"
     assert interval_bar(None, 3) == interval_bar(view(7.0, None, None), 3) == "---"
     assert estimate_text(view(7.0, None, None)) == "7.000"
+
+
+def test_a_chance_is_never_told_as_0() -> None:
+    assert [p_text(p) for p in (0.5, 0.0004, 1e-300)] == ["0.500", "4.0e-04", "<1e-16"]
+    assert [p_equation(p) for p in (0.5, 0.0)] == ["p = 0.500", "p < 1e-16"]
 
 
 def test_names_are_text_in_markdown_and_html() -> None:

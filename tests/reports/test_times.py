@@ -1,4 +1,4 @@
-"""Where the time of a job went."""
+"""Times of a job by stage."""
 
 from benchyard.models.jobs import Pause, Preparation
 from benchyard.reports.outcomes import outcomes

@@ -201,3 +201,38 @@ def test_rows_of_jobs_and_runs_become_sources() -> None:
         (("bmr_3", 0), 0.5, 1.0),
         (("scr_2", 0), 1.0, 4.0),
     ]
+
+
+def test_a_run_of_code_that_timed_out_counts_0_as_in_its_report() -> None:
+    row = ["bmr_1", "scn_1", "timeout", None, None, 1, 2, 1, "scr_1", None, False]
+    (found,) = of_runs([row], {})
+    assert found.score == 0.0
+    (canceled,) = of_runs([[*row[:2], "canceled", *row[3:]]], {})
+    assert canceled.score is None
+
+
+def test_changes_are_corrected_for_all_series() -> None:
+    lost = jobs(random.Random(1), [0.8, 0.5])
+    sources = [source(0), source(1)]
+    (alone,) = trend_series(sources, lost)
+    others = []
+    for number in range(1, 10):
+        steady = jobs(random.Random(number), [0.8, 0.8])
+        name = f"agent-{number}"
+        for place in (0, 1):
+            sources.append(Source(f"bmj_{number}_{place}", 0, "job", name, place, name, name, None))
+        others += [
+            PastAttempt(
+                **{
+                    **{key: getattr(each, key) for key in each.__slots__},
+                    "source": (each.source[0].replace("bmj_", f"bmj_{number}_"), 0),
+                }
+            )
+            for each in steady
+        ]
+    among = {series.agent_name: series for series in trend_series(sources, [*lost, *others])}
+    first, second = alone.points[1].score_change, among["codex:m"].points[1].score_change
+    assert first is not None
+    assert second is not None
+    assert first.p_adjusted == first.p == second.p
+    assert second.p_adjusted == pytest.approx(10 * second.p)

@@ -43,9 +43,12 @@ class ComparedAgent(Model):
     """The mean with every unscored attempt counted as 0, and as 1."""
     n_suspect: int = 0
     cost_usd: float | None = None
-    """Mean cost of an attempt; None where it is not known for all."""
+    """Mean cost of an attempt, over scenarios; None where it is not known for all."""
+    cost_interval: tuple[float, float] | None = None
+    """The 95 % interval of it; None where costs have no spread."""
     working_ms: float | None = None
-    """Mean working time of an attempt."""
+    """Mean working time of an attempt, over scenarios; None where it is not known for all."""
+    working_interval: tuple[float, float] | None = None
 
 
 class SetupDifference(Model):
@@ -64,8 +67,9 @@ class DifferenceView(Model):
     """A mean difference, second minus first, paired by scenario."""
 
     mean: float
-    low: float
-    high: float
+    low: float | None = None
+    high: float | None = None
+    """None where nothing bounds the difference: amounts without any spread, or scores outside of 0 and 1."""
     n: int
     n_clusters: int
     method: str
@@ -83,7 +87,11 @@ class FlipCounts(Model):
     neither: int
     """Passed by none with any attempt."""
     expected: float | None = None
-    """Number at which equal agents would differ by chance; None with one attempt each."""
+    """Number of the repeated scenarios at which equal agents would differ by chance; None without any."""
+    n_repeated: int = 0
+    """Scenarios with more than one attempt of a side: single attempts cannot tell what is chance."""
+    differ_repeated: int = 0
+    """Those of them at which the two differ."""
 
 
 class ComparedScenario(Model):
@@ -151,8 +159,11 @@ class ComparisonView(Model):
     """The interval of the difference with unscored attempts counted against, and for, the second agent."""
     gate_bounds: tuple[float, float] | None = None
     """The interval of the difference that a gate rests on, wide enough to err in at most 2.5 %."""
+    gate_unscored_bounds: tuple[float, float] | None = None
+    """The same with unscored attempts counted against, and for, the second agent."""
     p: float | None = None
-    """Exact p-value over all attempts, with the scenarios as strata; for graded scores by shuffled labels."""
+    """P-value over all attempts, with the scenarios as strata; for graded scores by shuffled labels, and over
+    groups of scenarios where a key is given."""
     p_middle: float | None = None
     p_method: str = ""
     odds_ratio: float | None = None
@@ -182,4 +193,6 @@ class GateView(Model):
     """Attempts at each scenario that would decide it if the difference stays; None if none would."""
     scenarios_needed: int | None = None
     """Scenarios like these that would decide it with as many attempts, where more attempts would not."""
+    unscored_decides: bool = False
+    """True if the scored attempts alone would decide it: only a score of the others can."""
     comparison: ComparisonView

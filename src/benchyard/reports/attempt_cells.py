@@ -48,8 +48,8 @@ class Cell:
     """The attempts of one agent at one scenario that count."""
 
     __slots__ = (
-        *("cost", "is_graded", "mean", "n_asked", "n_costs", "n_working"),
-        *("passed", "scores", "tokens", "unscored", "working"),
+        *("cost", "has_ends", "is_graded", "mean", "mean_cost", "mean_working", "n_asked", "n_costs"),
+        *("n_working", "passed", "scores", "tokens", "unscored", "working"),
     )
 
     def __init__(self) -> None:
@@ -57,6 +57,9 @@ class Cell:
         self.mean = 0.0
         self.passed = 0
         self.is_graded = False
+        self.has_ends = True
+        self.mean_cost: float | None = None
+        self.mean_working: float | None = None
         self.unscored = 0
         self.cost = 0.0
         self.n_costs = 0
@@ -66,14 +69,25 @@ class Cell:
         self.tokens = 0.0
 
     def sum_up(self) -> None:
-        """Note the mean of its scored attempts, and how many of them passed."""
+        """Note the means of its scored attempts, and how many of them passed.
+
+        A cost is known where every attempt that asked a model has one, others cost nothing; a time where all
+        have one.
+        """
         scores = self.scores
         if not scores:
             return
-        passed, failed = scores.count(1.0), scores.count(0.0)
-        self.is_graded = passed + failed < len(scores)
-        self.mean = fmean(scores) if self.is_graded else passed / len(scores)
-        self.passed = sum(score >= NEARLY_PASSED for score in scores) if self.is_graded else passed
+        tried, passed = len(scores), scores.count(1.0)
+        self.is_graded = passed + scores.count(0.0) < tried
+        self.mean, self.passed = passed / tried, passed
+        if self.is_graded:
+            self.mean = fmean(scores)
+            self.passed = sum(score >= NEARLY_PASSED for score in scores)
+            self.has_ends = min(scores) >= 0.0 and max(scores) <= 1.0
+        if self.n_costs >= self.n_asked:
+            self.mean_cost = self.cost / tried
+        if self.n_working == tried:
+            self.mean_working = self.working / tried
 
     def bound(self, unscored_as: float) -> float:
         """Return the mean with each unscored attempt counted as this."""
@@ -122,7 +136,11 @@ def read_cells(
     A row that makes no sense is left out. Once the job is over, what never ended counts as unscored.
     """
     found = AttemptCells([AgentCells() for _ in range(n_agents)])
-    rows = [row for row in rows if _is_index(row[0], n_agents) and _is_index(row[1], n_scenarios)]
+    rows = [
+        row
+        for row in rows
+        if type(row[0]) is type(row[1]) is int and 0 <= row[0] < n_agents and 0 <= row[1] < n_scenarios
+    ]
     _note_usage_and_facts(found, rows)
     for agent, scenario, name, state, is_superseded, score, failure, suspicion, *amounts in rows:
         own = found.agents[agent]

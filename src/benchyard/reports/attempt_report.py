@@ -36,11 +36,12 @@ from benchyard.reports.statistics.attempts import (
 )
 from benchyard.reports.statistics.differences import (
     Stratum,
-    chi_squared_test,
+    cluster_means,
+    difference_parts,
     exact_odds_ratio,
-    exact_test,
     paired_difference,
     sign_test,
+    strata_test,
 )
 from benchyard.reports.statistics.discrimination import discriminations
 from benchyard.reports.statistics.means import Amount, Estimate, amount, beta_interval, estimate, ratio
@@ -67,6 +68,8 @@ _MOST_ATTEMPTS_EXACT = 2_000
 _MOST_PAIRS = 5
 """Pairs of agents from which the noise of a difference is estimated."""
 _USUAL_ATTEMPTS = (1, 3, 5, 10)
+_NO_NOISE = 1e-15
+"""Variance below which it comes from rounding."""
 _DIGITS = 9
 
 
@@ -167,7 +170,7 @@ def _agent(
         n_scenarios=len(cells),
         score=_estimate(estimate(means, groups)),
         bounds=_bounds(own) if unscored else None,
-        posterior=_posterior(counts, is_graded=is_graded),
+        posterior=_posterior(counts, is_graded=is_graded) if groups is None else None,
         n_suspect=own.n_suspect,
         n_retries=own.n_retries,
         pass_curve=_curve(counts, groups),
@@ -303,46 +306,74 @@ def _against(subject: ReportSubject, first: AgentCells, other: AgentCells) -> Ag
         return None
     groups = subject.groups(shared)
     pairs = [(left[index], right[index]) for index in shared]
-    values = [b.mean - a.mean for a, b in pairs]
-    difference = paired_difference(values, groups)
-    assert difference is not None
-    low, high, method = difference.low, difference.high, "paired t over scenarios"
-    if low is None or high is None:
-        bounds = difference_bounds(values, groups)
-        assert bounds is not None
-        low, high, method = bounds.low, bounds.high, bounds.method
-    view = DifferenceView(
-        mean=round(difference.mean, _DIGITS),
-        low=round(low, _DIGITS),
-        high=round(high, _DIGITS),
-        n=difference.n,
-        n_clusters=difference.n_clusters,
-        method=method,
-        p=difference.p,
-    )
-    p, test, odds = _test(pairs, difference.p)
+    difference = _score_difference(pairs, groups)
+    p, test, odds = _test(pairs, groups, difference.p)
     return AgainstFirst(
-        difference=view,
+        difference=difference,
         p=p,
         p_method=test,
         p_adjusted=p,
         odds_ratio=odds,
-        chance_better=_chance_better(pairs),
+        chance_better=_chance_better(pairs) if groups is None else None,
+        cost_usd=_amount_difference([(a.mean_cost, b.mean_cost) for a, b in pairs], groups)
+        if first.asks_models and other.asks_models
+        else None,
+        working_ms=_amount_difference([(a.mean_working, b.mean_working) for a, b in pairs], groups),
     )
 
 
-def _test(pairs: Sequence[tuple[Cell, Cell]], student_p: float | None) -> tuple[float, str, float | None]:
+def _score_difference(pairs: Sequence[tuple[Cell, Cell]], groups: Sequence[str] | None) -> DifferenceView:
+    values = [b.mean - a.mean for a, b in pairs]
+    found = _difference(values, groups)
+    has_ends = all(a.has_ends and b.has_ends for a, b in pairs)
+    bounds = difference_bounds(values, groups, is_bounded=has_ends)
+    if bounds is None:
+        return found
+    ends = {"low": round(bounds.low, _DIGITS), "high": round(bounds.high, _DIGITS)}
+    return found.model_copy(update={"mean": round(found.mean, _DIGITS), "method": bounds.method, **ends})
+
+
+def _difference(values: Sequence[float], groups: Sequence[str] | None) -> DifferenceView:
+    found = paired_difference(values, groups)
+    assert found is not None
+    return DifferenceView(
+        mean=found.mean,
+        low=found.low,
+        high=found.high,
+        n=found.n,
+        n_clusters=found.n_clusters,
+        method="paired t over scenarios",
+        p=found.p,
+    )
+
+
+def _amount_difference(
+    amounts: Sequence[tuple[float | None, float | None]], groups: Sequence[str] | None
+) -> DifferenceView | None:
+    """Return the paired difference of an amount; None where it is not known at every scenario."""
+    known = [after - before for before, after in amounts if before is not None and after is not None]
+    return _difference(known, groups) if len(known) == len(amounts) else None
+
+
+def _test(
+    pairs: Sequence[tuple[Cell, Cell]], groups: Sequence[str] | None, student_p: float | None
+) -> tuple[float, str, float | None]:
     """Return the p-value of a difference, its test, and the odds ratio of shares."""
-    if any(cell.is_graded for pair in pairs for cell in pair):
+    values = [b.mean - a.mean for a, b in pairs]
+    if groups is not None:
         if student_p is None:
-            return sign_test(b.mean - a.mean for a, b in pairs), "sign test of paired differences", None
+            return sign_test(cluster_means(values, groups)), "sign test of the groups' mean differences", None
+        return student_p, "Student's test over groups of scenarios", None
+    if any(a.is_graded or b.is_graded for a, b in pairs):
+        if student_p is None:
+            return sign_test(values), "sign test of paired differences", None
         return student_p, "Student's test of paired differences", None
-    strata = [Stratum(a.passed, len(a.scores), b.passed, len(b.scores)) for a, b in pairs]
-    if sum(each.attempts_a + each.attempts_b for each in strata) > _MOST_ATTEMPTS_EXACT:
-        return chi_squared_test(strata)[1], "Cochran-Mantel-Haenszel test, scenarios as strata", None
-    p = exact_test(strata).p
-    method = "exact Cochran-Mantel-Haenszel test, scenarios as strata"
-    return p, method, exact_odds_ratio(strata) if len(strata) < FEW_SCENARIOS else None
+    # Most scenarios end like others: their counts are made once.
+    counts = Counter([(a.passed, len(a.scores), b.passed, len(b.scores)) for a, b in pairs])
+    strata = [stratum for each, count in counts.items() for stratum in [Stratum(*each)] * count]
+    found = strata_test(strata, _MOST_ATTEMPTS_EXACT)
+    is_small = found.p_middle is not None and len(strata) < FEW_SCENARIOS
+    return found.p, found.method, exact_odds_ratio(strata) if is_small else None
 
 
 def _chance_better(pairs: Sequence[tuple[Cell, Cell]]) -> float | None:
@@ -360,7 +391,8 @@ def _ranked(
     """Return the agents with their ranks, those that cannot be told apart, and the number of scenarios."""
     able = [agent.agent for agent in agents if agent.score is not None]
     scored = {index: found.agents[index].scored for index in able}
-    shared = [each for each in (scored[able[0]] if able else {}) if all(each in scored[a] for a in able)]
+    # In the order of the plan.
+    shared = sorted(set(scored[able[0]]).intersection(*scored.values())) if able else []
     if len(able) < 2 or not shared:
         return list(agents), [], 0
     order = standing([[scored[a][each].mean for each in shared] for a in able], subject.groups(shared))
@@ -372,7 +404,9 @@ def _ranked(
     return ranked, [[able[member] for member in group] for group in order.groups], len(shared)
 
 
-def _noise(found: AttemptCells, agents: Sequence[AgentReport]) -> tuple[NoiseParts, str, int] | None:
+def _noise(
+    subject: ReportSubject, found: AttemptCells, agents: Sequence[AgentReport]
+) -> tuple[NoiseParts, str, int] | None:
     """Return the noise of a difference at one scenario, where it was taken from, and the scenarios."""
     able = [agent for agent in agents if agent.score is not None]
     if not able:
@@ -385,7 +419,10 @@ def _noise(found: AttemptCells, agents: Sequence[AgentReport]) -> tuple[NoisePar
         other = found.agents[agent.agent].scored
         pairs = [(first[index], other[index]) for index in first if index in other]
         if len(pairs) > 1:
-            parts.append((_pair_noise(pairs, able[0].variance, agent.variance), len(pairs)))
+            groups = subject.groups([index for index in first if index in other])
+            noise = difference_parts([(left.scores, right.scores) for left, right in pairs], groups)
+            if noise is not None:
+                parts.append((noise, len(pairs)))
     if not parts:
         return None
     mean = NoiseParts(*(fmean(getattr(each, name) for each, _ in parts) for name in _NOISE))
@@ -394,22 +431,6 @@ def _noise(found: AttemptCells, agents: Sequence[AgentReport]) -> tuple[NoisePar
 
 
 _NOISE = ("scenarios", "attempts_a", "attempts_b")
-
-
-def _pair_noise(
-    pairs: Sequence[tuple[Cell, Cell]], a: VarianceView | None, b: VarianceView | None
-) -> NoiseParts:
-    values = [right.mean - left.mean for left, right in pairs]
-    mean = fmean(values)
-    total = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
-    if a is None or b is None:
-        # With one attempt each, all of the noise may be that of attempts.
-        return NoiseParts(0.0, total / 2, total / 2)
-    of_attempts = fmean(
-        a.within_scenarios / len(left.scores) + b.within_scenarios / len(right.scores)
-        for left, right in pairs
-    )
-    return NoiseParts(max(0.0, total - of_attempts), a.within_scenarios, b.within_scenarios)
 
 
 def _own_noise(own: AgentCells, agent: AgentReport) -> tuple[NoiseParts, str, int] | None:
@@ -426,11 +447,11 @@ def _own_noise(own: AgentCells, agent: AgentReport) -> tuple[NoiseParts, str, in
 
 
 def _power(subject: ReportSubject, found: AttemptCells, agents: Sequence[AgentReport]) -> PowerReport | None:
-    known = _noise(found, agents)
+    known = _noise(subject, found, agents)
     if known is None:
         return None
     noise, basis, scenarios = known
-    if not noise.scenarios + noise.attempts_a + noise.attempts_b > 0 or scenarios < 2:
+    if noise.scenarios + noise.attempts_a + noise.attempts_b < _NO_NOISE or scenarios < 2:
         return None
     price = _mean_amount(agents, lambda agent: agent.cost_usd)
     length = _mean_amount(agents, lambda agent: agent.working_ms)
@@ -477,14 +498,16 @@ def _mean_amount(
 
 def _scenarios(subject: ReportSubject, found: AttemptCells) -> ScenarioLists:
     columns = [agent.scored for agent in found.agents]
-    indexes = sorted({index for column in columns for index in column})
+    indexes = sorted(set().union(*columns))
     rows = [[column[index].mean if index in column else None for column in columns] for index in indexes]
     listed: dict[str, list[ScenarioFinding]] = {"saturated": [], "impossible": [], "suspicious": []}
     for index, each in zip(indexes, discriminations(rows), strict=True):
+        if each.kind is None:
+            continue
         cells = [column[index] for column in columns if index in column]
         attempts = sum(len(cell.scores) for cell in cells)
         # A single attempt of a single agent is no more than its result.
-        if each.kind is None or attempts < 2:
+        if attempts < 2:
             continue
         listed[each.kind].append(
             ScenarioFinding(
@@ -567,13 +590,19 @@ def _notes(subject: ReportSubject, view: ReportView) -> list[str]:
         notes.append(
             "one attempt each: an agent's own variation cannot be told from the difficulty of scenarios"
         )
+    scored = [agent for agent in view.agents if agent.score is not None]
+    if len(scored) > 1 and not view.n_ranked:
+        notes.append("no scenario has a score of every agent: they have no ranks")
+    if len(scored) > 1 and any(agent.against_first is None for agent in scored[1:]):
+        notes.append("agents without a scenario that the first has scored too cannot be compared with it")
     unscored = sum(agent.attempts.unscored for agent in view.agents)
     if unscored:
-        notes.append(f"{unscored} attempts are unscored: the bounds say what they could change")
-    if any(agent.n_suspect for agent in view.agents):
-        notes.append(f"{sum(agent.n_suspect for agent in view.agents)} scores are suspect")
+        told = "1 attempt is unscored" if unscored == 1 else f"{unscored} attempts are unscored"
+        notes.append(f"{told}: the bounds say what {'it' if unscored == 1 else 'they'} could change")
+    if suspect := sum(agent.n_suspect for agent in view.agents):
+        notes.append("1 score is suspect" if suspect == 1 else f"{suspect} scores are suspect")
     if any(agent.is_graded for agent in view.agents):
         notes.append("scores between 0 and 1 were given: only a full score counts as passed")
     if any(agent.score is not None and agent.score.method == "student" for agent in view.agents):
-        notes.append("scores outside of 0 and 1 were given: their intervals have no ends")
+        notes.append("scores outside of 0 and 1 were given: only their spread bounds the intervals")
     return notes

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from benchyard.models.jobs import BenchmarkOutcome, ScenarioOutcome
 from benchyard.models.trials import OutcomeState
-from benchyard.reports.statistics.differences import Stratum, exact_test, paired_difference, sign_test
+from benchyard.reports.statistics.differences import Stratum, paired_difference, sign_test, strata_test
 from benchyard.reports.statistics.multiple_tests import holm
 from benchyard.reports.statistics.verdicts import difference_bounds
 
@@ -113,6 +113,8 @@ def compare_agents(outcomes: Sequence[BenchmarkOutcome]) -> list[ScenarioCompari
 
 
 LEVEL = 0.05
+_MOST_ATTEMPTS_EXACT = 2_000
+"""Attempts of two agents up to which their test is exact, as in reports."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +124,19 @@ class AgentDifference:
     label: str
     first: str
     mean: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+    """None where nothing bounds it: scores outside of 0 and 1 that do not vary."""
     p: float
     """Corrected for the number of agents that are held against the first (Holm)."""
     n: int
+
+    @property
+    def text(self) -> str:
+        """Return it with its interval: `+0.025 (+0.004 to +0.046)`."""
+        if self.low is None or self.high is None:
+            return f"{self.mean:+.3f}"
+        return f"{self.mean:+.3f} ({self.low:+.3f} to {self.high:+.3f})"
 
     @property
     def is_real(self) -> bool:
@@ -150,21 +160,25 @@ def differences_to_first(outcomes: Sequence[BenchmarkOutcome]) -> list[AgentDiff
 def _difference(
     label: str, first: str, pairs: Sequence[tuple[ScenarioOutcome, ScenarioOutcome]]
 ) -> AgentDifference | None:
-    values, strata = [], []
+    values: list[float] = []
+    strata: list[Stratum | None] = []
+    has_ends = True
     for before, after in pairs:
         a, b = counted_score(before), counted_score(after)
         if a is not None and b is not None:
             values.append(b - a)
+            has_ends = has_ends and 0.0 <= a <= 1.0 and 0.0 <= b <= 1.0
             strata.append(_stratum(before, a, after, b))
-    difference, bounds = paired_difference(values), difference_bounds(values)
-    if difference is None or bounds is None:
+    difference, bounds = paired_difference(values), difference_bounds(values, is_bounded=has_ends)
+    if difference is None:
         return None
     known = [each for each in strata if each is not None]
-    p = exact_test(known).p
+    p = strata_test(known, _MOST_ATTEMPTS_EXACT).p
     if len(known) < len(strata):
         # Graded scores are no counts of passes.
         p = sign_test(values) if difference.p is None else difference.p
-    return AgentDifference(label, first, bounds.mean, bounds.low, bounds.high, p, difference.n)
+    low, high = (bounds.low, bounds.high) if bounds else (None, None)
+    return AgentDifference(label, first, difference.mean, low, high, p, difference.n)
 
 
 def _stratum(before: ScenarioOutcome, a: float, after: ScenarioOutcome, b: float) -> Stratum | None:

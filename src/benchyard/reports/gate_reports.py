@@ -4,8 +4,9 @@ import re
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from benchyard.models.comparisons import ComparisonView, DifferenceView, GateView
+from benchyard.models.comparisons import ComparisonView, GateView
 from benchyard.reports.markdown import plain
+from benchyard.reports.report_texts import interval_text, p_text
 
 MOST_FLIPS = 10
 _MARKS = {"pass": "passed", "fail": "FAILED", "inconclusive": "inconclusive"}
@@ -33,7 +34,7 @@ def _row(gate: GateView) -> str:
         _score(view.a.score.mean if view.a.score else None),
         _score(view.b.score.mean if view.b.score else None),
         interval_text(view.difference) if view.difference else "-",
-        "-" if view.p is None else f"{view.p:.3g}",
+        "-" if view.p is None else plain(p_text(view.p)),
         _MARKS[gate.verdict],
     ]
     return f"| {' | '.join(cells)} |"
@@ -44,7 +45,7 @@ def _flips(view: ComparisonView) -> list[str]:
         return []
     lines = ["", "| scenario | first | second | p |", "|---|---|---|---|"]
     for row in view.scenarios[:MOST_FLIPS]:
-        lines.append(f"| {plain(row.scenario_name)} | {row.a:.3f} | {row.b:.3f} | {row.p:.3g} |")
+        lines.append(f"| {plain(row.scenario_name)} | {row.a:.3f} | {row.b:.3f} | {plain(p_text(row.p))} |")
     if len(view.scenarios) > MOST_FLIPS:
         lines.append(f"| and {len(view.scenarios) - MOST_FLIPS} more | | | |")
     return [*lines, ""]
@@ -54,6 +55,10 @@ def deciding_text(gate: GateView) -> str:
     """Return what would decide an inconclusive gate."""
     if gate.comparison.running is not None:
         return "The end of the job may decide it"
+    if gate.unscored_decides:
+        return "What is scored would decide it: retry what is unscored, or score it again"
+    if not gate.comparison.n_shared:
+        return "Both need a score at the same scenarios first"
     if gate.attempts_needed:
         return f"About {gate.attempts_needed} attempts at each scenario would decide it, if the mean stays"
     if gate.scenarios_needed:
@@ -61,24 +66,25 @@ def deciding_text(gate: GateView) -> str:
     return "More attempts at these scenarios would hardly decide it"
 
 
-def interval_text(difference: DifferenceView) -> str:
-    """Return a difference with its interval: `+0.025 (+0.004 to +0.046)`."""
-    return f"{difference.mean:+.3f} ({difference.low:+.3f} to {difference.high:+.3f})"
+def junit(gates: Sequence[GateView], inconclusive: str | None = None) -> str:
+    """Return the verdicts as JUnit: a test case for each pair.
 
-
-def junit(gates: Sequence[GateView]) -> str:
-    """Return the verdicts as JUnit: a test case for each pair; an inconclusive one is skipped."""
+    An inconclusive one is skipped, or what it is to count as: `pass` or `fail`.
+    """
+    words = [inconclusive or "skip" if gate.verdict == "inconclusive" else gate.verdict for gate in gates]
     suite = Element("testsuite", name="gate", tests=str(len(gates)))
-    for tag, verdict in (("failures", "fail"), ("skipped", "inconclusive")):
-        suite.set(tag, str(sum(gate.verdict == verdict for gate in gates)))
-    for gate in gates:
+    suite.set("failures", str(words.count("fail")))
+    suite.set("skipped", str(words.count("skip")))
+    for gate, word in zip(gates, words, strict=True):
         name = _xml(gate.comparison.b.label)
         case = SubElement(suite, "testcase", classname=_xml(gate.comparison.b.job_name), name=name, time="0")
-        if gate.verdict == "fail":
+        if word == "fail":
             SubElement(case, "failure", message=_xml(gate.reason))
-        elif gate.verdict == "inconclusive":
+        elif word == "skip":
             SubElement(case, "skipped", message=_xml(gate.reason))
-        SubElement(case, "system-out").text = _xml("\n".join(gate.comparison.notes))
+        # A failure or a skip tells the reason itself.
+        told = [gate.reason] if word == "pass" else []
+        SubElement(case, "system-out").text = _xml("\n".join([*told, *gate.comparison.notes]))
     root = Element("testsuites")
     root.append(suite)
     return tostring(root, encoding="unicode", xml_declaration=True) + "\n"

@@ -4,13 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median
 
+from benchyard.models.comparisons import EstimateView
 from benchyard.models.reports.trends import InsightsView, LeaderRow, PowerCellView, ScenarioInsight
 from benchyard.reports.past_attempts import ByScenario, PastAttempt, ScenarioAttempts, Source
 from benchyard.reports.statistics.attempts import variance_parts
 from benchyard.reports.statistics.discrimination import discriminations
 from benchyard.reports.statistics.power import NoiseParts, power_table
 from benchyard.reports.statistics.ranks import Rank, standing
-from benchyard.reports.trends import score_estimate
+from benchyard.reports.trends import amount_estimate, score_estimate
 
 _FEWEST = 0.5
 """Share of the scenarios that an agent of the leader board has a score for."""
@@ -69,9 +70,8 @@ def _leader(label: str, rows: ByScenario, n_jobs: int, rank: Rank) -> LeaderRow:
     counted = [row for row in rows.values() if row.scores]
     score = score_estimate([row.mean for row in counted if row.mean is not None])
     assert score is not None
-    costs = [row.cost for row in counted]
-    known = [cost for cost in costs if cost is not None]
-    times = [row.working_ms for row in counted if row.working_ms is not None]
+    cost = amount_estimate(counted, lambda row: row.cost)
+    time = amount_estimate(counted, lambda row: row.working_ms)
     return LeaderRow(
         label=label,
         n_jobs=n_jobs,
@@ -82,9 +82,17 @@ def _leader(label: str, rows: ByScenario, n_jobs: int, rank: Rank) -> LeaderRow:
         place=rank.place,
         best=rank.best,
         worst=rank.worst,
-        cost_usd=fmean(known) if len(known) == len(costs) else None,
-        working_ms=fmean(times) if times else None,
+        cost_usd=cost.mean if cost else None,
+        cost_interval=_interval(cost),
+        working_ms=time.mean if time else None,
+        working_interval=_interval(time),
     )
+
+
+def _interval(found: EstimateView | None) -> tuple[float, float] | None:
+    if found is None or found.low is None or found.high is None:
+        return None
+    return found.low, found.high
 
 
 def _scenarios(
@@ -96,17 +104,19 @@ def _scenarios(
     found = []
     for id, each in zip(ids, discriminations(cells), strict=True):
         rows = [own[id] for own in agents if id in own]
+        attempts = sum(len(row.scores) for row in rows)
         found.append(
             ScenarioInsight(
                 scenario_id=id,
                 scenario_name=revisions[id][0],
                 mean=None if each.mean is None else round(each.mean, _DIGITS),
                 n_agents=each.n_agents,
-                n_attempts=sum(len(row.scores) for row in rows),
+                n_attempts=attempts,
                 n_flaky=sum(0 < row.passed < len(row.scores) for row in rows),
                 tau=None if each.tau is None else round(each.tau, _DIGITS),
                 p=each.p,
-                kind=each.kind,
+                # A single attempt is no more than its result.
+                kind=each.kind if attempts > 1 else None,
             )
         )
     return sorted(found, key=lambda row: (row.mean is None, row.mean or 0.0, row.scenario_name))

@@ -1,5 +1,6 @@
 """Outcomes of a job's agents, and their progress: counted from its trials."""
 
+import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -98,8 +99,9 @@ def _outcome(
         n_errors=len(rows) - states[TrialState.COMPLETED],
         average_score=_mean(fmean(row.completed) for row in rows if row.completed),
         mean_score=mean.mean if mean else None,
-        mean_low=mean.low if mean else None,
-        mean_high=mean.high if mean else None,
+        # Scores outside of 0 and 1 that do not vary have no ends, and JSON no infinity.
+        mean_low=mean.low if mean and math.isfinite(mean.low) else None,
+        mean_high=mean.high if mean and math.isfinite(mean.high) else None,
         pass_at_k=pass_at_k(counts, job.orchestrator.attempts),
         pass_all_k=pass_all_k(counts, job.orchestrator.attempts),
         pass_scenarios=pass_scenarios(counts, job.orchestrator.attempts),

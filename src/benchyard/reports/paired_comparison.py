@@ -20,29 +20,49 @@ from benchyard.models.comparisons import (
     RunningEvidence,
     SetupDifference,
 )
-from benchyard.models.jobs import Job
+from benchyard.models.job_plans import count_text
+from benchyard.models.jobs import AgentConfig, AgentEnvironment, Job
 from benchyard.models.trials import NEARLY_PASSED, SuspectRule, Trial
 from benchyard.reports.evidence import ENOUGH, margin_evidence
-from benchyard.reports.statistics.attempts import variance_parts
 from benchyard.reports.statistics.differences import (
     Flips,
     Stratum,
+    cluster_means,
+    difference_parts,
     e_value,
     exact_test,
     flips,
     odds_ratio,
     paired_difference,
-    permutation_test,
+    shuffle_test,
+    sign_test,
+    strata_test,
 )
-from benchyard.reports.statistics.means import Estimate, estimate
+from benchyard.reports.statistics.distributions import student_quantile
+from benchyard.reports.statistics.means import Amount, Estimate, amount, estimate
 from benchyard.reports.statistics.multiple_tests import benjamini_hochberg
-from benchyard.reports.statistics.power import NoiseParts, attempts_needed, detectable_difference
-from benchyard.reports.statistics.verdicts import GATE_LEVEL, GateVerdict, difference_bounds, verdict
+from benchyard.reports.statistics.power import attempts_needed, detectable_difference
+from benchyard.reports.statistics.verdicts import (
+    GATE_LEVEL,
+    NONE_SEEN,
+    GateVerdict,
+    difference_bounds,
+    gate_bounds,
+    gate_bounds_expected,
+    least_number,
+    verdict,
+)
 
 POINTS = 0.02
 """Difference for which the needed attempts are told."""
 FEW_SCENARIOS = 30
 _DIGITS = 9
+_MOST_NAMES = 20
+_MOST_ATTEMPTS_NEEDED = 1_000
+_MOST_SCENARIOS = 100_000
+"""Sizes up to which a gate says what would decide it."""
+_NO_NOISE = 1e-15
+"""Variance below which it comes from rounding."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +143,11 @@ class Row:
         """Return the mean cost of an attempt; None where it is not known for all."""
         return fmean(self.costs) if self.costs and len(self.costs) >= self.n_asked else None
 
+    @property
+    def is_bounded(self) -> bool:
+        """Tell whether its scores are between 0 and 1, so that unscored attempts are taken to be so too."""
+        return all(0.0 <= score <= 1.0 for score in self.scores)
+
     def bound(self, unscored_as: float) -> float:
         """Return the mean with each unscored attempt counted as this."""
         return (sum(self.scores) + unscored_as * self.unscored) / (len(self.scores) + self.unscored)
@@ -158,12 +183,12 @@ def compare(
         cluster_key=cluster_key if clusters is not None else None,
         setup=setup_differences(a, b),
     )
-    results = {**_tests(shared, pairs), **_differences(pairs, groups)} if pairs else {}
+    results = {**_tests(shared, pairs, groups), **_differences(pairs, groups)} if pairs else {}
     return view.model_copy(
         update={
             **results,
-            "bounds": _unscored_bounds(a, b, clusters),
-            "power": _power(view, pairs),
+            **_unscored_bounds(a, b, clusters),
+            "power": _power(view, pairs, groups),
             "running": _running(a, b, clusters, margin),
             "notes": _notes(a, b, view, pairs),
         }
@@ -179,7 +204,9 @@ def _differences(pairs: Sequence[tuple[Row, Row]], groups: Sequence[str] | None)
     }
 
 
-def _tests(ids: Sequence[str], pairs: Sequence[tuple[Row, Row]]) -> dict[str, Any]:
+def _tests(
+    ids: Sequence[str], pairs: Sequence[tuple[Row, Row]], groups: Sequence[str] | None
+) -> dict[str, Any]:
     strata = [
         Stratum(left.passed, len(left.scores), right.passed, len(right.scores)) for left, right in pairs
     ]
@@ -189,18 +216,28 @@ def _tests(ids: Sequence[str], pairs: Sequence[tuple[Row, Row]]) -> dict[str, An
         "flips": FlipCounts.model_validate(counts, from_attributes=True),
         "e_value": e_value(counts.won, counts.lost),
         "scenarios": _scenarios(ids, pairs, strata),
+        "odds_ratio": odds_ratio(strata) if is_binary else None,
     }
+    if groups is not None:
+        return {**found, **_cluster_tests(pairs, groups)}
     if not is_binary:
-        p = permutation_test([(left.scores, right.scores) for left, right in pairs])
-        return {**found, "p": p, "p_method": "labels shuffled among the attempts at each scenario"}
-    test = exact_test(strata)
-    return {
-        **found,
-        "p": test.p,
-        "p_middle": test.p_middle,
-        "p_method": "exact Cochran-Mantel-Haenszel test, scenarios as strata",
-        "odds_ratio": odds_ratio(strata),
-    }
+        p, method = shuffle_test([(left.scores, right.scores) for left, right in pairs])
+        return {**found, "p": p, "p_method": method}
+    test = strata_test(strata)
+    return {**found, "p": test.p, "p_middle": test.p_middle, "p_method": test.method}
+
+
+def _cluster_tests(pairs: Sequence[tuple[Row, Row]], groups: Sequence[str]) -> dict[str, Any]:
+    """Return the tests of groups of scenarios, of which each group is one result."""
+    values = [right.mean - left.mean for left, right in pairs]
+    means = cluster_means(values, groups)
+    found = paired_difference(values, groups)
+    if found is None or found.p is None:
+        p, method = sign_test(means), "sign test of the groups' mean differences"
+    else:
+        p, method = found.p, "Student's test over groups of scenarios"
+    evidence = e_value(sum(mean > 0 for mean in means), sum(mean < 0 for mean in means))
+    return {"p": p, "p_method": method, "e_value": evidence}
 
 
 def _graded_flips(pairs: Sequence[tuple[Row, Row]]) -> Flips:
@@ -219,9 +256,8 @@ def _side(side: Side, shared: Sequence[str], other: Side, groups: Sequence[str] 
     # Scenarios without any scored attempt are part of what is unknown.
     tried = [row for id, row in side.rows.items() if id in other.rows]
     score = estimate([row.mean for row in rows], groups)
-    costs = [row.cost for row in rows]
-    known_costs = [cost for cost in costs if cost is not None]
-    working = [milliseconds for row in rows for milliseconds in row.working]
+    cost = _mean_amount(rows, groups, lambda row: row.cost)
+    working = _mean_amount(rows, groups, lambda row: row.mean_working)
     unscored = sum(row.unscored for row in tried)
     return ComparedAgent(
         job_id=side.job.id,
@@ -232,12 +268,28 @@ def _side(side: Side, shared: Sequence[str], other: Side, groups: Sequence[str] 
         n_attempts=sum(len(row.scores) for row in rows),
         unscored=unscored,
         bounds=(fmean(row.bound(0.0) for row in tried), fmean(row.bound(1.0) for row in tried))
-        if unscored
+        if unscored and all(row.is_bounded for row in tried)
         else None,
         n_suspect=sum(row.suspect for row in rows),
-        cost_usd=fmean(known_costs) if rows and len(known_costs) == len(rows) else None,
-        working_ms=fmean(working) if working else None,
+        cost_usd=cost.mean if cost else None,
+        cost_interval=_interval(cost),
+        working_ms=working.mean if working else None,
+        working_interval=_interval(working),
     )
+
+
+def _mean_amount(
+    rows: Sequence[Row], groups: Sequence[str] | None, value: Callable[[Row], float | None]
+) -> Amount | None:
+    """Return the mean over scenarios of a value; None where it is not known for all."""
+    values = [found for row in rows if (found := value(row)) is not None]
+    return amount(values, groups) if len(values) == len(rows) else None
+
+
+def _interval(found: Amount | None) -> tuple[float, float] | None:
+    if found is None or found.low is None or found.high is None:
+        return None
+    return found.low, found.high
 
 
 def estimate_view(score: Estimate | None) -> EstimateView | None:
@@ -255,8 +307,8 @@ def _difference(values: Sequence[float], groups: Sequence[str] | None) -> Differ
         return None
     return DifferenceView(
         mean=found.mean,
-        low=found.mean if found.low is None else found.low,
-        high=found.mean if found.high is None else found.high,
+        low=found.low,
+        high=found.high,
         n=found.n,
         n_clusters=found.n_clusters,
         method="paired t over scenarios",
@@ -269,25 +321,31 @@ def _score_difference(
 ) -> DifferenceView | None:
     """Return the difference of the scores, which is bounded where it has no spread."""
     values = [right.mean - left.mean for left, right in pairs]
-    found, bounds = _difference(values, groups), difference_bounds(values, groups)
-    if found is None or bounds is None:
+    found = _difference(values, groups)
+    if found is None:
         return None
-    return found.model_copy(
-        update={
-            "mean": round(found.mean, _DIGITS),
-            "low": round(bounds.low, _DIGITS),
-            "high": round(bounds.high, _DIGITS),
-            "method": bounds.method,
-        }
-    )
+    found = found.model_copy(update={"mean": round(found.mean, _DIGITS)})
+    bounds = difference_bounds(values, groups, is_bounded=_are_bounded(pairs))
+    if bounds is None:
+        return found.model_copy(update={"method": "no spread, and scores without ends: nothing bounds it"})
+    low, high = _rounded(bounds.low, bounds.high)
+    return found.model_copy(update={"low": low, "high": high, "method": bounds.method})
+
+
+def _are_bounded(pairs: Sequence[tuple[Row, Row]]) -> bool:
+    return all(row.is_bounded for pair in pairs for row in pair)
+
+
+def _rounded(low: float, high: float) -> tuple[float, float]:
+    return round(low, _DIGITS), round(high, _DIGITS)
 
 
 def _gate_bounds(
     pairs: Sequence[tuple[Row, Row]], groups: Sequence[str] | None
 ) -> tuple[float, float] | None:
     values = [right.mean - left.mean for left, right in pairs]
-    bounds = difference_bounds(values, groups, GATE_LEVEL)
-    return (round(bounds.low, _DIGITS), round(bounds.high, _DIGITS)) if bounds else None
+    bounds = gate_bounds(values, groups, is_bounded=_are_bounded(pairs))
+    return _rounded(bounds.low, bounds.high) if bounds else None
 
 
 def _mean_difference(
@@ -303,18 +361,25 @@ def _mean_difference(
     return _difference(differences, groups)
 
 
-def _unscored_bounds(a: Side, b: Side, clusters: Clusters | None) -> tuple[float, float] | None:
+def _unscored_bounds(a: Side, b: Side, clusters: Clusters | None) -> dict[str, tuple[float, float]]:
     """Return the lower bound with unscored attempts against the second agent, and the upper with them for it.
 
-    Scenarios of which a side has no scored attempt at all count too: they are part of what is unknown.
+    Each is made for people and for a gate. Scenarios of which a side has no scored attempt at all count too:
+    they are part of what is unknown. Scores outside of 0 and 1 bound nothing that is unscored.
     """
     ids = [id for id in a.rows if id in b.rows]
-    if not any(side.rows[id].unscored for side in (a, b) for id in ids):
-        return None
+    rows = [side.rows[id] for side in (a, b) for id in ids]
+    if not any(row.unscored for row in rows) or not all(row.is_bounded for row in rows):
+        return {}
     groups = [clusters.get(id, id) for id in ids] if clusters is not None else None
-    worst = difference_bounds([b.rows[id].bound(0.0) - a.rows[id].bound(1.0) for id in ids], groups)
-    best = difference_bounds([b.rows[id].bound(1.0) - a.rows[id].bound(0.0) for id in ids], groups)
-    return (round(worst.low, _DIGITS), round(best.high, _DIGITS)) if worst and best else None
+    worst = [b.rows[id].bound(0.0) - a.rows[id].bound(1.0) for id in ids]
+    best = [b.rows[id].bound(1.0) - a.rows[id].bound(0.0) for id in ids]
+    found = {}
+    for name, bounds in (("bounds", difference_bounds), ("gate_unscored_bounds", gate_bounds)):
+        low, high = bounds(worst, groups), bounds(best, groups)
+        if low is not None and high is not None:
+            found[name] = _rounded(low.low, high.high)
+    return found
 
 
 def _running(a: Side, b: Side, clusters: Clusters | None, margin: float) -> RunningEvidence | None:
@@ -350,30 +415,13 @@ def _is_waiting(trial: Trial) -> bool:
     return not trial.has_ended and not trial.is_superseded
 
 
-def _noise(pairs: Sequence[tuple[Row, Row]]) -> NoiseParts:
-    """Return the parts of the noise of a difference; with one attempt each, all of it is that of attempts."""
-    differences = [right.mean - left.mean for left, right in pairs]
-    mean = fmean(differences)
-    total = sum((each - mean) ** 2 for each in differences) / max(1, len(differences) - 1)
-    parts_a = variance_parts([left.scores for left, _ in pairs])
-    parts_b = variance_parts([right.scores for _, right in pairs])
-    if parts_a is None or parts_b is None:
-        return NoiseParts(scenarios=0.0, attempts_a=total / 2, attempts_b=total / 2)
-    of_attempts = fmean(
-        parts_a.within_scenarios / len(left.scores) + parts_b.within_scenarios / len(right.scores)
-        for left, right in pairs
-    )
-    scenarios = max(0.0, total - of_attempts)
-    return NoiseParts(scenarios, parts_a.within_scenarios, parts_b.within_scenarios)
-
-
-def _power(view: ComparisonView, pairs: Sequence[tuple[Row, Row]]) -> Power | None:
-    if len(pairs) < 2:
+def _power(
+    view: ComparisonView, pairs: Sequence[tuple[Row, Row]], groups: Sequence[str] | None
+) -> Power | None:
+    noise = difference_parts([(left.scores, right.scores) for left, right in pairs], groups)
+    if noise is None or noise.scenarios + noise.attempts_a + noise.attempts_b < _NO_NOISE:
         return None
-    noise = _noise(pairs)
     attempts = fmean(len(row.scores) for pair in pairs for row in pair)
-    if not (noise.scenarios or noise.attempts_a or noise.attempts_b):
-        return None
     needed = attempts_needed(POINTS, len(pairs), noise)
     missing = None if needed is None else max(0, 2 * needed * len(pairs) - round(2 * attempts * len(pairs)))
     within = (noise.attempts_a + noise.attempts_b) / attempts
@@ -422,18 +470,19 @@ def _notes(a: Side, b: Side, view: ComparisonView, pairs: Sequence[tuple[Row, Ro
     if not pairs:
         notes.append("the two share no scored scenario: nothing can be compared")
     elif len(pairs) < FEW_SCENARIOS:
-        notes.append(f"only {len(pairs)} scenarios: few differences can be told from noise")
+        notes.append(f"only {count_text(len(pairs), 'scenario')}: few differences can be told from noise")
     if view.only_a or view.only_b:
-        notes.append(
-            f"left out: {view.only_a} scenarios only the first has a score for, {view.only_b} only the second"
-        )
+        first = count_text(view.only_a, "scenario")
+        notes.append(f"left out: {first} only the first has a score for, {view.only_b} only the second")
+    if pairs and not _are_bounded(pairs):
+        notes.append("scores outside of 0 and 1 were given: only their spread bounds what they tell")
     for side, name in ((view.a, "first"), (view.b, "second")):
         if side.unscored:
-            notes.append(
-                f"{side.unscored} attempts of the {name} are unscored; the bounds say what they could change"
-            )
+            told = f"{count_text(side.unscored, 'attempt')} of the {name} {_are(side.unscored)} unscored"
+            notes.append(f"{told}; the bounds say what {_they(side.unscored)} could change")
         if side.n_suspect:
-            notes.append(f"{side.n_suspect} scores of the {name} are suspect")
+            told = count_text(side.n_suspect, "score")
+            notes.append(f"{told} of the {name} {_are(side.n_suspect)} suspect")
     if pairs and all(len(row.scores) == 1 for pair in pairs for row in pair):
         notes.append(
             "one attempt each: an agent's own variation cannot be told from a difference of one scenario"
@@ -447,6 +496,14 @@ def _notes(a: Side, b: Side, view: ComparisonView, pairs: Sequence[tuple[Row, Ro
     return notes
 
 
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _they(count: int) -> str:
+    return "it" if count == 1 else "they"
+
+
 def setup_differences(a: Side, b: Side) -> list[SetupDifference]:
     """Return the parts of the set-up in which two sides differ, those compared on purpose first."""
     config_a, config_b = a.job.spec.agent_configs[a.agent], b.job.spec.agent_configs[b.agent]
@@ -455,10 +512,9 @@ def setup_differences(a: Side, b: Side) -> list[SetupDifference]:
         _setup("version of the agent", config_a.version, config_b.version, "subject"),
         _setup("model", config_a.model_name, config_b.model_name, "subject"),
         _setup("options of the agent", _options(config_a.kwargs), _options(config_b.kwargs), "subject"),
+        *_environments(config_a, config_b),
         _setup("address of the model", config_a.base_url, config_b.base_url, "subject"),
     ]
-    if a.job.id == b.job.id:
-        return [each for each in found if each is not None]
     first, second = a.job.orchestrator, b.job.orchestrator
     found += [
         _setup("time limit of the agent", config_a.timeout_seconds, config_b.timeout_seconds),
@@ -490,6 +546,33 @@ def _text(value: object) -> str:
 
 def _options(options: Mapping[str, str] | None) -> str | None:
     return ", ".join(f"{key}={value}" for key, value in sorted(options.items())) if options else None
+
+
+def _environments(a: AgentConfig, b: AgentConfig) -> list[SetupDifference | None]:
+    """Return the variables and secrets that two agents were given differently, by their names only."""
+    first, second = a.agent_environment or AgentEnvironment(), b.agent_environment or AgentEnvironment()
+    return [
+        _changed_names("environment of the agent", first.environment_variables, second.environment_variables),
+        _changed_names("secrets of the agent", first.secrets, second.secrets),
+    ]
+
+
+def _changed_names(
+    what: str, a: Mapping[str, str] | None, b: Mapping[str, str] | None
+) -> SetupDifference | None:
+    """Return the names whose values differ; the values themselves may be secret."""
+    before, after = a or {}, b or {}
+    changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    if not changed:
+        return None
+    told = (
+        ", ".join(name for name in changed[:_MOST_NAMES] if name in before) or "-",
+        ", ".join(
+            f"{name}{' (another)' * (name in before)}" for name in changed[:_MOST_NAMES] if name in after
+        )
+        or "-",
+    )
+    return SetupDifference(what=what, a=told[0], b=told[1], weight="subject")
 
 
 def _budget(budget: object) -> str | None:
@@ -573,7 +656,10 @@ def gate(
     """
     word, reason = _verdict(comparison, margin, rule, allowed_unscored)
     attempts = scenarios = None
-    if word is GateVerdict.INCONCLUSIVE and comparison.running is None:
+    is_open = word is GateVerdict.INCONCLUSIVE and comparison.running is None
+    # Scores that would decide alone need no more of them.
+    of_unscored = is_open and _scored_verdict(comparison, margin) is not GateVerdict.INCONCLUSIVE
+    if is_open and not of_unscored:
         attempts, scenarios = _deciding_sizes(comparison, margin)
     return GateView(
         verdict=word.value,
@@ -582,8 +668,16 @@ def gate(
         suspect=rule,
         attempts_needed=attempts,
         scenarios_needed=None if attempts else scenarios,
+        unscored_decides=of_unscored,
         comparison=comparison,
     )
+
+
+def _scored_verdict(comparison: ComparisonView, margin: float) -> GateVerdict:
+    """Return the verdict of what is scored."""
+    if comparison.gate_bounds is None:
+        return GateVerdict.INCONCLUSIVE
+    return verdict(*comparison.gate_bounds, margin)
 
 
 def _verdict(
@@ -591,21 +685,31 @@ def _verdict(
 ) -> tuple[GateVerdict, str]:
     difference = comparison.difference
     if rule == "fail" and comparison.b.n_suspect:
-        return GateVerdict.FAIL, f"{comparison.b.n_suspect} of its scores are suspect"
+        count = comparison.b.n_suspect
+        return GateVerdict.FAIL, f"{count} of its scores {_are(count)} suspect"
     if comparison.is_same:
         return GateVerdict.PASS, "it is compared with itself"
     if comparison.running is not None:
         return _running_verdict(comparison.running, margin)
-    if difference is None or comparison.gate_bounds is None:
+    if difference is None:
         return GateVerdict.INCONCLUSIVE, "the two share no scored scenario"
+    if comparison.gate_bounds is None:
+        return GateVerdict.INCONCLUSIVE, "scores outside of 0 and 1 that do not vary tell no difference"
     low, high = comparison.gate_bounds
     told = f"{difference.mean:+.3f} ({low:+.3f} to {high:+.3f})"
     unscored = comparison.a.unscored + comparison.b.unscored
-    if comparison.bounds is not None and unscored > allowed_unscored:
-        low, high = comparison.bounds
-        told += f", {low:+.3f} to {high:+.3f} with {unscored} unscored attempts"
+    if unscored <= allowed_unscored:
+        word = verdict(low, high, margin)
+        return word, f"{_reason(word, margin)}: {told}"
+    attempts = count_text(unscored, "unscored attempt")
+    if comparison.gate_unscored_bounds is None:
+        reason = f"nothing bounds {attempts} beside scores outside of 0 and 1: {told}"
+        return GateVerdict.INCONCLUSIVE, reason
+    # What is unscored never makes a verdict surer.
+    low = min(low, comparison.gate_unscored_bounds[0])
+    high = max(high, comparison.gate_unscored_bounds[1])
     word = verdict(low, high, margin)
-    return word, f"{_reason(word, margin)}: {told}"
+    return word, f"{_reason(word, margin)}: {told}, {low:+.3f} to {high:+.3f} with {attempts}"
 
 
 def _reason(word: GateVerdict, margin: float) -> str:
@@ -641,22 +745,38 @@ def _deciding_sizes(comparison: ComparisonView, margin: float) -> tuple[int | No
     difference, power = comparison.difference, comparison.power
     if difference is None or comparison.gate_bounds is None:
         return None, None
-    if not (distance := abs(difference.mean + margin)):
+    mean = difference.mean
+    if not (distance := abs(mean + margin)):
         return None, None
-    low, high = comparison.gate_bounds
-    if power is None:
+    if difference.method == NONE_SEEN:
         # No spread at all: more attempts at these scenarios would hardly show one.
-        room = 1 + difference.mean if difference.mean > -margin else 1 - difference.mean
+        room = 1 + mean if mean > -margin else 1 - mean
         # All that is unlikely to be unseen in so many must still fit between the mean and -margin.
         unseen = math.log((1 - GATE_LEVEL) / 2) / math.log1p(-distance / room) if distance < room else 1
         return None, _at_most_needed(max(comparison.n_shared + 1, math.ceil(unseen)))
-    wanted = (distance / ((high - low) / 2)) ** 2
-    scenarios = max(comparison.n_shared + 1, math.ceil(comparison.n_shared / wanted))
-    attempts = (comparison.a.n_attempts + comparison.b.n_attempts) / 2 / max(1, comparison.n_shared)
-    left = wanted - (1 - power.of_attempts)
-    needed = None if left <= 0 else max(round(attempts) + 1, math.ceil(attempts * power.of_attempts / left))
-    return _at_most_needed(needed, 1_000), _at_most_needed(scenarios)
+    groups = difference.n_clusters
+    error = (comparison.gate_bounds[1] - mean) / student_quantile((1 + GATE_LEVEL) / 2, groups - 1)
+    variance, has_ends = error**2 * groups, _has_ends(comparison)
+
+    def decides(count: int, attempts: float = 1.0) -> bool:
+        noise = variance * (1 - share + share / attempts)
+        low, high = gate_bounds_expected(mean, noise, count, is_bounded=has_ends)
+        return verdict(low, high, margin) is not GateVerdict.INCONCLUSIVE
+
+    share = 0.0 if power is None else power.of_attempts
+    size = comparison.n_shared / groups
+    more_groups = least_number(decides, groups + 1, _MOST_SCENARIOS)
+    scenarios = None if more_groups is None else math.ceil(more_groups * size)
+    tried = max(1.0, (comparison.a.n_attempts + comparison.b.n_attempts) / 2 / comparison.n_shared)
+    attempts = least_number(
+        lambda number: decides(groups, number / tried), round(tried) + 1, _MOST_ATTEMPTS_NEEDED
+    )
+    return attempts, _at_most_needed(scenarios)
 
 
-def _at_most_needed(count: int | None, most: int = 100_000) -> int | None:
-    return None if count is None or count > most else count
+def _has_ends(comparison: ComparisonView) -> bool:
+    return all(side.score is None or side.score.method != "student" for side in (comparison.a, comparison.b))
+
+
+def _at_most_needed(count: int | None) -> int | None:
+    return None if count is None or count > _MOST_SCENARIOS else count

@@ -7,12 +7,13 @@ from typing import Any
 
 from benchyard.models.jobs import JOB_KEY
 from benchyard.models.reports.trends import SourceKind
+from benchyard.models.runs import RunState
 from benchyard.models.trials import AGENTS_OWN, ENDED_TRIALS, NEARLY_PASSED, SuspectRule
 
 _ENDED = frozenset(each.value for each in ENDED_TRIALS)
 SDK_AGENT = "sdk"
 """Name of the agent of runs that do not say it."""
-_OVER = frozenset({"scored", "completed"})
+_OVER = frozenset({RunState.SCORED, RunState.COMPLETED})
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,10 @@ class PastAttempt:
     scenario_id: str
     scenario_name: str
     score: float | None
-    """The score that counts; None where it is left out."""
+    """The value it adds to a mean; None where it is left out."""
     cost: float | None
     has_cost: bool
-    """True if its cost is known, or if it had no model calls."""
+    """True if its cost is known, or it asked no model."""
     working_ms: float | None
     revision: int | None
     end_time_ms: int
@@ -175,12 +176,16 @@ def of_runs(rows: Iterable[Sequence[Any]], names: Mapping[str, str]) -> list[Pas
         if end is None or is_reference or not isinstance(scenario_id, str):
             continue
         known = _number(cost)
+        counted = _number(score) if state in _OVER else None
+        if state == RunState.TIMEOUT:
+            # As a trial: running out of time is the agent's own failure.
+            counted = 0.0
         found.append(
             PastAttempt(
                 source=(group or id, 0),
                 scenario_id=scenario_id,
                 scenario_name=names.get(scenario_id, scenario_id),
-                score=_number(score) if state in _OVER else None,
+                score=counted,
                 cost=known,
                 has_cost=known is not None,
                 working_ms=max(0.0, float(end - start)),

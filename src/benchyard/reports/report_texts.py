@@ -1,8 +1,8 @@
 """Reports as text: figures with their intervals, bars of intervals, and Markdown for a pull request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from benchyard.models.comparisons import EstimateView
+from benchyard.models.comparisons import DifferenceView, EstimateView
 from benchyard.models.reports.job_report import (
     AgentReport,
     AmountView,
@@ -16,6 +16,7 @@ from benchyard.reports.markdown import plain, table
 
 BAR = 33
 _MOST_ROWS = 20
+_LEAST_P = 1e-16
 _CURVE = (1, 2, 3, 4, 5, 8, 10, 16, 32)
 """Numbers of attempts whose chances are shown."""
 
@@ -27,6 +28,49 @@ def estimate_text(score: EstimateView | None) -> str:
     if score.low is None or score.high is None:
         return f"{score.mean:.3f}"
     return f"{score.mean:.3f} ({score.low:.3f} to {score.high:.3f})"
+
+
+def p_text(p: float) -> str:
+    """Return a p-value: `0.031`, `4.2e-06`, or `<1e-16` for what nobody could tell from less."""
+    if p < _LEAST_P:
+        return f"<{_LEAST_P:.0e}"
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
+
+
+def p_equation(p: float) -> str:
+    """Return a p-value with its letter: `p = 0.031`, `p < 1e-16`."""
+    told = p_text(p)
+    return f"p < {told[1:]}" if told.startswith("<") else f"p = {told}"
+
+
+def interval_text(difference: DifferenceView, form: Callable[[float], str] = "{:+.3f}".format) -> str:
+    """Return a difference with its interval, each number in a form: `+0.025 (+0.004 to +0.046)`."""
+    if difference.low is None or difference.high is None:
+        return form(difference.mean)
+    return f"{form(difference.mean)} ({form(difference.low)} to {form(difference.high)})"
+
+
+def dollars(value: float) -> str:
+    """Return a difference in dollars with its sign: `+$0.0310`."""
+    return f"{value:+.4f}".replace("+", "+$").replace("-", "-$")
+
+
+def seconds(milliseconds: float) -> str:
+    """Return a difference in time with its sign, in seconds: `+3.1s`."""
+    return f"{milliseconds / 1000:+.1f}s"
+
+
+def against_texts(view: ReportView, name: Callable[[str], str]) -> list[str]:
+    """Return the differences of each agent to the first, in score, cost and time; labels through a form."""
+    texts = []
+    for agent in view.agents:
+        if (found := agent.against_first) is None:
+            continue
+        parts = [f"score {interval_text(found.difference)}"]
+        parts += [f"cost {interval_text(found.cost_usd, dollars)}"] if found.cost_usd else []
+        parts += [f"time {interval_text(found.working_ms, seconds)}"] if found.working_ms else []
+        texts.append(f"{name(agent.label)} against the first: {', '.join(parts)}")
+    return texts
 
 
 def amount_text(amount: AmountView | StageTime | None, form: str = "{:.4f}", scale: float = 1.0) -> str:
@@ -113,7 +157,7 @@ def finding_text(finding: ScenarioFinding, labels: Sequence[str]) -> str:
     if finding.agent is not None and len(labels) > 1:
         told = f"{labels[finding.agent]}: {told}"
     if finding.p is not None and finding.tau is not None:
-        told += f", tau {finding.tau:+.2f}, p = {finding.p:.2g}"
+        told += f", tau {finding.tau:+.2f}, {p_equation(finding.p)}"
     return told
 
 
@@ -128,6 +172,8 @@ def markdown(view: ReportView) -> str:
     groups = group_texts(view)
     if groups:
         lines += ["", "Cannot be told apart: " + "; ".join(plain(group) for group in groups)]
+    if against := against_texts(view, plain):
+        lines += ["", *(f"- {text}" for text in against)]
     for agent in view.agents:
         lines += _curve(agent, plain(agent.label))
     if view.power is not None:
@@ -176,7 +222,7 @@ def _agents_table(view: ReportView) -> list[str]:
                 rank_text(agent),
                 f"{counts.passed} of {counts.passed + counts.not_passed + counts.crashed}",
                 f"{counts.unscored}{bounds}",
-                "" if against is None else f"{against.p_adjusted:.3g}",
+                "" if against is None else plain(p_text(against.p_adjusted)),
                 amount_text(agent.cost_usd, "${:.4f}"),
                 amount_text(agent.usd_per_success, "${:.4f}"),
             ]

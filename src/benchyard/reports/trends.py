@@ -1,7 +1,7 @@
 """Agents on a benchmark over time, and a scenario over all jobs: changes are tested against the past."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -24,11 +24,13 @@ from benchyard.reports.past_attempts import (
     by_source,
 )
 from benchyard.reports.statistics.attempts import consistency
-from benchyard.reports.statistics.differences import Stratum, exact_test, paired_difference
-from benchyard.reports.statistics.means import clopper_pearson, estimate, t_interval
+from benchyard.reports.statistics.differences import Stratum, paired_difference, strata_test
+from benchyard.reports.statistics.means import amount, clopper_pearson, estimate
 from benchyard.reports.statistics.multiple_tests import benjamini_hochberg
 
 LEVEL = 0.05
+_MOST_ATTEMPTS_EXACT = 2_000
+"""Attempts up to which a change is tested exactly: there are many tests, of ever larger pasts."""
 _DIGITS = 9
 
 Value = Callable[[ScenarioAttempts], float | None]
@@ -41,18 +43,22 @@ def trend_series(sources: Sequence[Source], attempts: Iterable[PastAttempt]) -> 
     for source in sources:
         if (source.id, source.agent) in results:
             agents[source.agent_name].append(source)
+    found = {name: [results[each.id, each.agent] for each in own] for name, own in sorted(agents.items())}
+    changes = {kind: _all_changes(list(found.values()), value, test) for kind, value, test in _CHANGES}
     return [
-        TrendSeries(agent_name=name, points=_points(own, [results[each.id, each.agent] for each in own]))
-        for name, own in sorted(agents.items())
+        TrendSeries(
+            agent_name=name,
+            points=_points(agents[name], own, {kind: each[number] for kind, each in changes.items()}),
+        )
+        for number, (name, own) in enumerate(found.items())
     ]
 
 
-def _points(sources: Sequence[Source], results: Sequence[ByScenario]) -> list[TrendPoint]:
-    changes = {
-        "score_change": _changes(results, lambda row: row.mean, _score_p),
-        "cost_change": _changes(results, lambda row: row.cost, _paired_p),
-        "time_change": _changes(results, lambda row: row.working_ms, _paired_p),
-    }
+def _points(
+    sources: Sequence[Source],
+    results: Sequence[ByScenario],
+    changes: Mapping[str, Sequence[ChangeView | None]],
+) -> list[TrendPoint]:
     points = []
     for index, (source, result) in enumerate(zip(sources, results, strict=True)):
         rows = list(result.values())
@@ -68,8 +74,8 @@ def _points(sources: Sequence[Source], results: Sequence[ByScenario]) -> list[Tr
                 n_attempts=sum(len(row.scores) for row in rows),
                 unscored=sum(row.unscored for row in rows),
                 score=score_estimate([row.mean for row in rows if row.mean is not None]),
-                cost_usd=_amount(rows, lambda row: row.cost),
-                working_ms=_amount(rows, lambda row: row.working_ms),
+                cost_usd=amount_estimate(rows, lambda row: row.cost),
+                working_ms=amount_estimate(rows, lambda row: row.working_ms),
                 notes=_notes(sources[index - 1], source, results[index - 1], result) if index else [],
                 **{key: found[index] for key, found in changes.items()},
             )
@@ -82,17 +88,18 @@ def score_estimate(values: Sequence[float]) -> EstimateView | None:
     return estimate_view(estimate(values))
 
 
-def _amount(rows: Sequence[ScenarioAttempts], value: Value) -> EstimateView | None:
+def amount_estimate(rows: Sequence[ScenarioAttempts], value: Value) -> EstimateView | None:
     """Return the mean over scenarios of a cost or a time; None where it is not known for all."""
     values = [value(row) for row in rows if row.scores]
     known = [each for each in values if each is not None]
     if not known or len(known) < len(values):
         return None
-    low, high = t_interval(known) or (None, None)
+    found = amount(known)
+    assert found is not None
     return EstimateView(
-        mean=fmean(known),
-        low=low,
-        high=high,
+        mean=found.mean,
+        low=found.low,
+        high=found.high,
         n=len(known),
         n_clusters=len(known),
         n_effective=len(known),
@@ -117,12 +124,25 @@ class _Pair:
     difference: float
 
 
+_Change = tuple[float, int, float]
+"""Mean difference from the past, number of its scenarios, and its p-value."""
+
+
+def _all_changes(
+    series: Sequence[Sequence[ByScenario]], value: Value, test: Callable[[Sequence[_Pair]], float]
+) -> list[list[ChangeView | None]]:
+    """Return the changes of each series, corrected for the number of points of all of them."""
+    found = [_changes(results, value, test) for results in series]
+    adjusted = iter(benjamini_hochberg([each[2] for own in found for each in own if each is not None]))
+    return [_views(own, adjusted) for own in found]
+
+
 def _changes(
     results: Sequence[ByScenario], value: Value, test: Callable[[Sequence[_Pair]], float]
-) -> list[ChangeView | None]:
+) -> list[_Change | None]:
     """Return each point against the pooled points before it; scenarios pair with their own revision only."""
     past: dict[tuple[str, int | None], _Past] = {}
-    found: list[tuple[float, int, float] | None] = []
+    found: list[_Change | None] = []
     for result in results:
         pairs = []
         for id, row in result.items():
@@ -138,22 +158,19 @@ def _changes(
                 pool.passed += row.passed
                 pool.attempts += len(row.scores)
                 pool.is_binary = pool.is_binary and row.is_binary
-    adjusted = iter(benjamini_hochberg([each[2] for each in found if each is not None]))
-    return _views(found, adjusted)
+    return found
 
 
-def _views(
-    found: Sequence[tuple[float, int, float] | None], adjusted: Iterable[float]
-) -> list[ChangeView | None]:
+def _views(found: Sequence[_Change | None], adjusted: Iterator[float]) -> list[ChangeView | None]:
+    """Return the changes with their corrected p-values, which are taken from those of all series."""
     views: list[ChangeView | None] = []
-    rest = iter(adjusted)
     way = 0
     for each in found:
         if each is None:
             views.append(None)
             continue
         difference, count, p = each
-        corrected = next(rest)
+        corrected = next(adjusted)
         here = 0 if corrected > LEVEL or not difference else 1 if difference > 0 else -1
         # What stays different was a change once.
         views.append(
@@ -171,10 +188,11 @@ def _views(
 
 def _score_p(pairs: Sequence[_Pair]) -> float:
     if all(pair.past.is_binary and pair.now.is_binary for pair in pairs):
-        return exact_test(
+        strata = [
             Stratum(pair.past.passed, pair.past.attempts, pair.now.passed, len(pair.now.scores))
             for pair in pairs
-        ).p
+        ]
+        return strata_test(strata, _MOST_ATTEMPTS_EXACT).p
     return _paired_p(pairs)
 
 
@@ -185,6 +203,13 @@ def _paired_p(pairs: Sequence[_Pair]) -> float:
     if found is not None and found.p is not None:
         return found.p
     return min(1.0, 2.0 * 0.5 ** len(differences)) if any(differences) else 1.0
+
+
+_CHANGES: Sequence[tuple[str, Value, Callable[[Sequence[_Pair]], float]]] = (
+    ("score_change", lambda row: row.mean, _score_p),
+    ("cost_change", lambda row: row.cost, _paired_p),
+    ("time_change", lambda row: row.working_ms, _paired_p),
+)
 
 
 def _notes(before: Source, source: Source, earlier: ByScenario, result: ByScenario) -> list[str]:

@@ -72,6 +72,14 @@ def test_the_curve_says_how_many_scenarios_each_point_rests_on() -> None:
     assert [point.k for point in pass_curve(AIRLINE, [4])] == [4]
 
 
+def test_the_curve_reaches_all_attempts_however_many() -> None:
+    curve = pass_curve([(40, 20)] * 3)
+    assert [point.k for point in curve] == [*range(1, 33), 36, 40]
+    assert curve[-1].all_pass.mean == 0.0
+    assert [point.k for point in pass_curve([(1000, 999)])][32:37] == [36, 40, 44, 48, 52]
+    assert [point.k for point in pass_curve([(1000, 999)])][-2:] == [960, 1000]
+
+
 def test_flakiness() -> None:
     assert flaky_chance(0.5, 2) == 0.5
     assert flaky_chance(1.0, 5) == 0.0

@@ -1,28 +1,31 @@
 """Exact tests, intervals, flips and evidence, against published values."""
 
 import random
+from statistics import fmean
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
 from benchyard.reports.statistics.differences import (
-    DifferenceParts,
     Flips,
     Stratum,
     chi_squared_test,
+    cluster_means,
     difference_parts,
     e_value,
     exact_odds_ratio,
     exact_test,
-    fisher_exact,
     flips,
     odds_ratio,
     paired_difference,
     permutation_test,
+    shuffle_test,
     sign_test,
+    strata_test,
 )
 from benchyard.reports.statistics.means import standard_error
+from benchyard.reports.statistics.power import NoiseParts
 
 RABBITS = [
     Stratum(0, 6, 0, 5),
@@ -94,7 +97,7 @@ def test_the_paired_interval_is_that_of_r() -> None:
 
 
 def test_fishers_test_is_the_exact_test_of_one_stratum() -> None:
-    assert fisher_exact(5, 5, 0, 5) == pytest.approx(0.007936507937, abs=1e-12)
+    assert exact_test([Stratum(5, 5, 0, 5)]).p == pytest.approx(0.007936507937, abs=1e-12)
 
 
 def test_evidence_is_that_of_the_published_formula() -> None:
@@ -119,6 +122,11 @@ def test_evidence_seldom_refutes_the_truth_at_any_look() -> None:
 
 def test_flips_are_counted_beside_what_noise_would_make() -> None:
     assert flips([WON, WON, LOST, TIED, Stratum(0, 1, 0, 1)]) == Flips(2, 1, 1, 1, None)
+    # One scenario with single attempts does not hide what the others tell.
+    mixed = flips([WON, Stratum(1, 2, 1, 2), Stratum(0, 3, 3, 3)])
+    assert (mixed.n_repeated, mixed.differ_repeated) == (2, 1)
+    assert mixed.expected is not None
+    assert 10 / 16 < mixed.expected < 2
     noisy = flips([Stratum(1, 2, 1, 2)])
     assert (noisy.won, noisy.lost) == (0, 0)
     # Two attempts at a half each: equal shares in 6 of 16 cases.
@@ -175,9 +183,31 @@ def test_the_error_of_a_difference_is_the_published_one_of_swe_bench() -> None:
 
 def test_the_parts_of_a_difference_add_up_to_the_published_error() -> None:
     # r1-distill-llama-70b against 8b at the 30 problems of AIME 2024, from errors of prediction and of data.
-    parts = DifferenceParts(data=0.03092728899**2 * 30, prediction=0.07820209046**2 * 30)
-    assert parts.error(30) == pytest.approx(0.08409556562, abs=1e-10)
-    assert parts.error(30, attempts=1e12) == pytest.approx(0.03092728899, abs=1e-9)
+    of_attempts = 0.07820209046**2 * 30
+    parts = NoiseParts(0.03092728899**2 * 30, of_attempts / 2, of_attempts / 2)
+    assert parts.error(30, 1, 1) == pytest.approx(0.08409556562, abs=1e-10)
+    assert parts.error(30, 1e12, 1e12) == pytest.approx(0.03092728899, abs=1e-9)
+
+
+def test_results_with_the_published_parts_give_the_published_error() -> None:
+    # Thirty problems whose errors of prediction and of data are those of AIME 2024, in many attempts.
+    chance = random.Random(24)
+    of_data, of_attempts = 0.03092728899 * 30**0.5, 0.07820209046 * 30**0.5
+    # Both agents are far from a half, on either side of it, and the second is nearer.
+    far = (of_data + (1 - 2 * of_attempts**2 - of_data**2) ** 0.5) / 2
+    found = []
+    for _ in range(200):
+        pairs = []
+        for number in range(30):
+            side = (-1) ** number
+            share, step = 0.5 + side * far, -side * of_data
+            before = [float(chance.random() < share) for _ in range(8)]
+            after = [float(chance.random() < share + step) for _ in range(8)]
+            pairs.append((before, after))
+        parts = difference_parts(pairs)
+        assert parts is not None
+        found.append(parts.error(30, 1, 1))
+    assert fmean(found) == pytest.approx(0.08409556562, rel=0.03)
 
 
 def test_the_parts_of_a_difference_are_those_of_the_population() -> None:
@@ -189,19 +219,65 @@ def test_the_parts_of_a_difference_are_those_of_the_population() -> None:
     ]
     parts = difference_parts(pairs)
     assert parts is not None
-    assert parts.data == pytest.approx(0.15**2, abs=0.01)
+    assert parts.scenarios == pytest.approx(0.15**2, abs=0.01)
     expected = sum(p * (1 - p) + (p + d) * (1 - p - d) for p, d in shares) / len(shares)
-    assert parts.prediction == pytest.approx(expected, abs=0.01)
-    assert difference_parts([([1.0], [0.0])] * 3) is None
+    assert parts.attempts_a + parts.attempts_b == pytest.approx(expected, abs=0.01)
 
 
-def test_parts_of_equal_attempts_are_the_whole_variance() -> None:
+def test_the_parts_of_a_difference_by_hand() -> None:
     pairs = [([1.0, 0.0], [1.0, 1.0]), ([0.0, 0.0], [1.0, 0.0]), ([1.0, 1.0], [0.0, 1.0])]
     parts = difference_parts(pairs)
     assert parts is not None
-    # By single attempts: v(A) + v(B) - 2 cov of the means.
-    means = [(sum(a) / 2, sum(b) / 2) for a, b in pairs]
-    share_a, share_b = sum(a for a, _ in means) / 3, sum(b for _, b in means) / 3
-    covariance = sum((a - share_a) * (b - share_b) for a, b in means) / 3
-    whole = share_a * (1 - share_a) + share_b * (1 - share_b) - 2 * covariance
-    assert parts.data + parts.prediction == pytest.approx(whole)
+    assert (parts.scenarios, parts.attempts_a, parts.attempts_b) == pytest.approx((1 / 12, 1 / 6, 1 / 3))
+    assert difference_parts(pairs[:1]) is None
+    assert difference_parts(pairs, ["x"] * 3) is None
+
+
+def test_single_attempts_and_clusters_have_parts_too() -> None:
+    single: list[tuple[list[float], list[float]]] = [([1.0], [float(number >= 10)]) for number in range(40)]
+    alone = difference_parts(single)
+    together = difference_parts(single, [number // 10 for number in range(40)])
+    assert alone is not None
+    assert together is not None
+    assert alone.scenarios == 0.0
+    assert together.attempts_a == alone.attempts_a
+    # One family of four was lost: that is as sure as one scenario of four.
+    assert together.error(40, 1, 1) == pytest.approx(0.25)
+
+
+def test_many_attempts_are_tested_by_what_is_as_good_and_fast() -> None:
+    strata = [Stratum(3, 5, 2, 5), Stratum(5, 5, 3, 5), Stratum(1, 5, 2, 5)] * 10
+    exact, fast = strata_test(strata), strata_test(strata, 100)
+    assert exact.method.startswith("exact")
+    assert (fast.p_middle, "chi squared" in fast.method) == (None, True)
+    assert fast.p == pytest.approx(exact.p, abs=0.02)
+
+
+def test_many_graded_scores_are_tested_by_the_limit_of_their_shuffles() -> None:
+    chance = random.Random(6)
+
+    def scores(count: int, gain: float) -> list[tuple[list[float], list[float]]]:
+        return [
+            ([chance.random() for _ in range(3)], [chance.random() + gain for _ in range(2)])
+            for _ in range(count)
+        ]
+
+    assert shuffle_test(scores(20, 0.05))[1].startswith("labels shuffled")
+    many = scores(101, 0.05)
+    limit, method = shuffle_test(many)
+    assert method.startswith("normal limit")
+    assert limit == pytest.approx(permutation_test(many, 1000), abs=0.04)
+    assert shuffle_test(scores(4000, 0.05))[0] < 1e-6
+
+
+def test_no_result_is_impossible() -> None:
+    assert exact_test([LOST] * 2000).p > 0
+    assert strata_test([LOST] * 20_000).p > 0
+    found = paired_difference([1.0 + 1e-6 * (number % 2) for number in range(300)])
+    assert found is not None
+    assert found.p is not None
+    assert found.p > 0
+
+
+def test_clusters_have_the_mean_of_their_differences() -> None:
+    assert cluster_means([1.0, 0.0, -1.0, 0.1, 0.2, -0.3], ["a", "a", "b", "c", "c", "c"]) == [0.5, -1.0, 0.0]

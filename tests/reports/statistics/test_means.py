@@ -1,5 +1,6 @@
 """Means and their intervals, against published values and by simulation."""
 
+import math
 import random
 from collections.abc import Callable
 
@@ -13,7 +14,6 @@ from benchyard.reports.statistics.means import (
     estimate,
     standard_error,
     t_interval,
-    unscored_bounds,
     wilson,
 )
 
@@ -103,10 +103,11 @@ def test_scores_that_hardly_differ_have_an_interval_all_the_same() -> None:
         assert 0.0 <= found.low <= found.mean <= found.high < 1.0
 
 
-def test_bounds_of_a_mean_with_unscored_scenarios() -> None:
-    assert unscored_bounds([1.0, 0.0], 2) == (0.25, 0.75)
-    assert unscored_bounds([], 3) == (0.0, 1.0)
-    assert unscored_bounds([], 0) is None
+def test_equal_scores_outside_of_0_and_1_have_no_interval() -> None:
+    for scores in ([2.0] * 4, [2.0, 2.0 + 1e-12], [-3.0]):
+        found = estimate(scores)
+        assert found is not None
+        assert (found.low, found.high) == (-math.inf, math.inf)
 
 
 Population = Callable[[random.Random], float]
@@ -135,8 +136,8 @@ def test_intervals_hold_the_truth_as_often_as_they_say(
         found = estimate(means)
         assert found is not None
         held += found.low <= truth <= found.high
-    # Three standard errors below 95 %; above it, an interval may be careful.
-    assert held / rounds >= 0.95 - 3 * (0.95 * 0.05 / rounds) ** 0.5
+    # Three standard errors on both sides.
+    assert held / rounds == pytest.approx(0.95, abs=3 * (0.95 * 0.05 / rounds) ** 0.5)
 
 
 @pytest.mark.parametrize("of", [[0.0, 1.0], [0.1, 0.35, 0.6, 0.9]])

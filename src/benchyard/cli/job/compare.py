@@ -28,11 +28,19 @@ from benchyard.models.comparisons import (
     GateView,
     Power,
 )
+from benchyard.models.job_plans import count_text
 from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.reports.baselines import is_job
 from benchyard.models.trials import SuspectRule
-from benchyard.reports.gate_reports import deciding_text, interval_text, junit, markdown
-from benchyard.reports.report_texts import estimate_text
+from benchyard.reports.gate_reports import deciding_text, junit, markdown
+from benchyard.reports.report_texts import (
+    dollars,
+    estimate_text,
+    interval_text,
+    p_equation,
+    p_text,
+    seconds,
+)
 
 _SHOWN = 20
 _BAR = 41
@@ -163,7 +171,7 @@ def gate(
             for a, b in pairs
         ]
     if junit_file is not None:
-        junit_file.write_text(junit(gates))
+        junit_file.write_text(junit(gates, inconclusive))
     if md is not None and str(md) != "-":
         md.write_text(markdown(gates))
     if md is not None and str(md) == "-":
@@ -298,7 +306,7 @@ def print_comparison(view: ComparisonView) -> None:
     if view.scenarios:
         click.echo()
         table = [
-            [clean(row.scenario_name), f"{row.a:.3f}", f"{row.b:.3f}", _p(row.p)]
+            [clean(row.scenario_name), f"{row.a:.3f}", f"{row.b:.3f}", p_text(row.p)]
             for row in view.scenarios[:_SHOWN]
         ]
         print_table(["SCENARIO", "FIRST", "SECOND", "P OF IT ALONE"], table, Narrow(["SCENARIO"]))
@@ -332,7 +340,7 @@ def _facts(view: ComparisonView) -> dict[str, object]:
     return {
         "difference": f"{interval_text(difference)}, {difference.n} shared scenarios{groups}",
         "with unscored": f"{bounds[0]:+.3f} to {bounds[1]:+.3f}" if bounds else None,
-        "chance of it": None if view.p is None else f"p = {_p(view.p)}, {view.p_method}",
+        "chance of it": None if view.p is None else f"{p_equation(view.p)}, {view.p_method}",
         "scenarios": _flips(view),
         "cost": _costs(view.cost_usd),
         "time": _times(view.working_ms),
@@ -345,22 +353,25 @@ def _flips(view: ComparisonView) -> str | None:
     if flips is None:
         return None
     noise = "" if flips.expected is None else f" (noise alone: about {flips.expected:.0f} would differ)"
+    if flips.expected is not None and flips.n_repeated < view.n_shared:
+        repeated = count_text(flips.n_repeated, "scenario")
+        noise = (
+            f" ({flips.differ_repeated} of the {repeated} with several attempts differ;"
+            f" noise alone: about {flips.expected:.0f})"
+        )
     return f"{flips.won} won, {flips.lost} lost{noise}, {flips.both} both pass, {flips.neither} neither"
 
 
 def _costs(difference: DifferenceView | None) -> str | None:
     if difference is None:
         return None
-    values = (difference.mean, difference.low, difference.high)
-    mean, low, high = (f"{value:+.4f}".replace("+", "+$").replace("-", "-$") for value in values)
-    return f"{mean} ({low} to {high}) an attempt"
+    return f"{interval_text(difference, dollars)} an attempt"
 
 
 def _times(difference: DifferenceView | None) -> str | None:
     if difference is None:
         return None
-    mean, low, high = (value / 1000 for value in (difference.mean, difference.low, difference.high))
-    return f"{mean:+.1f}s ({low:+.1f}s to {high:+.1f}s) an attempt"
+    return f"{interval_text(difference, seconds)} an attempt"
 
 
 def _power(power: Power | None) -> str | None:
@@ -377,13 +388,11 @@ def _power(power: Power | None) -> str | None:
     return f"{told}; 0.020 takes {power.attempts_for_2_points} attempts at each scenario: {more}"
 
 
-def _p(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
-
-
 def interval_bar(difference: DifferenceView) -> str:
     """Return an interval as a line of characters, with 0 in the middle."""
-    most = max(abs(difference.low), abs(difference.high), 0.001)
+    low_end = difference.mean if difference.low is None else difference.low
+    high_end = difference.mean if difference.high is None else difference.high
+    most = max(abs(low_end), abs(high_end), 0.001)
     scale = next((limit for limit in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if most <= limit), most)
     middle = _BAR // 2
 
@@ -391,9 +400,10 @@ def interval_bar(difference: DifferenceView) -> str:
         return max(0, min(_BAR - 1, round(middle + value / scale * middle)))
 
     cells = ["-"] * _BAR
-    low, high = place(difference.low), place(difference.high)
-    cells[low : high + 1] = "=" * (high - low + 1)
-    cells[low], cells[high] = "[", "]"
+    if difference.low is not None:
+        low, high = place(low_end), place(high_end)
+        cells[low : high + 1] = "=" * (high - low + 1)
+        cells[low], cells[high] = "[", "]"
     cells[middle] = "|"
     cells[place(difference.mean)] = "o"
     return f"worse {-scale:+g} {''.join(cells)} {scale:+g} better"

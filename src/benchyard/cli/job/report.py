@@ -15,6 +15,7 @@ from benchyard.models.job_plans import count_text
 from benchyard.models.reports.job_report import AgentReport, AmountView, PowerReport, ReportView, StageTime
 from benchyard.models.trials import SuspectRule
 from benchyard.reports.report_texts import (
+    against_texts,
     amount_text,
     curve_rows,
     estimate_text,
@@ -23,6 +24,7 @@ from benchyard.reports.report_texts import (
     group_texts,
     interval_bar,
     markdown,
+    p_text,
     power_text,
     rank_text,
     variance_text,
@@ -127,6 +129,13 @@ def _print_agents(view: ReportView) -> None:
     click.echo()
     titles = ["AGENT", "WITH UNSCORED", "FLAKY", "CONSISTENCY", "ERROR OF SCENARIOS", "OF ATTEMPTS"]
     _print_used(titles, [_noise(agent) for agent in view.agents], Narrow(["AGENT"], ["OF ATTEMPTS"]))
+    against = against_texts(view, clean)
+    if against:
+        click.echo()
+    for text in against[:_SHOWN]:
+        echo_sentence(text)
+    if len(against) > _SHOWN:
+        click.echo(f"... and {len(against) - _SHOWN} more; -o json shows all")
 
 
 def _noise(agent: AgentReport) -> list[str]:
@@ -168,7 +177,7 @@ def _agent(agent: AgentReport) -> list[str]:
         rank_text(agent),
         f"{counts.passed} of {counts.passed + counts.not_passed + counts.crashed}",
         str(counts.unscored) if counts.unscored else "",
-        "" if against is None else _p(against.p_adjusted),
+        "" if against is None else p_text(against.p_adjusted),
         amount_text(agent.cost_usd, "${:.4f}"),
         amount_text(agent.usd_per_success, "${:.4f}"),
         _time(agent.working_ms),
@@ -177,10 +186,6 @@ def _agent(agent: AgentReport) -> list[str]:
 
 def _time(amount: AmountView | StageTime | None) -> str:
     return amount_text(amount, "{:.1f}s", 1000)
-
-
-def _p(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
 
 
 def _bounds(agent: AgentReport) -> str | None:

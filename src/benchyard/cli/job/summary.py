@@ -333,8 +333,8 @@ def _print_differences(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome
     for each in tested[:_MOST_TESTED]:
         told = "more than chance" if each.is_real else "may be chance"
         echo_sentence(
-            f"{clean(each.label)} against {clean(each.first)}: {each.mean:+.3f} ({each.low:+.3f} to"
-            f" {each.high:+.3f}), p = {_p(each.p)} on {count_text(each.n, 'scenario')}: {told}"
+            f"{clean(each.label)} against {clean(each.first)}: {each.text}, p = {_p(each.p)} on"
+            f" {count_text(each.n, 'scenario')}: {told}"
         )
     if len(tested) > _MOST_TESTED:
         click.echo(f"... and {count_text(len(tested) - _MOST_TESTED, 'other agent')}; `job report` has all")

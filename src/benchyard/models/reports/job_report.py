@@ -83,6 +83,10 @@ class AgainstFirst(Model):
     """Corrected for the number of agents that are held against the first (Holm)."""
     odds_ratio: float | None = None
     """Odds to pass, to those of the first; None where it has no value, or for graded scores."""
+    cost_usd: DifferenceView | None = None
+    """Difference in the cost of an attempt; None where it is not known for all attempts of both."""
+    working_ms: DifferenceView | None = None
+    """Difference in the working time of an attempt."""
     chance_better: float | None = None
     """Chance that it passes more often, from a uniform prior: a second opinion under 30 scenarios."""
 

@@ -18,7 +18,7 @@ class ChangeView(Model):
     n: int
     p: float
     p_adjusted: float
-    """Corrected for the number of points of the series (Benjamini and Hochberg)."""
+    """Corrected for the number of points of all series (Benjamini and Hochberg)."""
     is_change: bool
     """True if it begins to differ here: at 5 %, after the correction."""
 
@@ -145,7 +145,11 @@ class LeaderRow(Model):
     """The places it may have: it is better than some and worse than others beyond chance."""
     cost_usd: float | None = None
     """Mean of an attempt; None where it is not known for all."""
+    cost_interval: tuple[float, float] | None = None
+    """The 95 % interval of it; None where costs have no spread."""
     working_ms: float | None = None
+    """Mean of an attempt; None where it is not known for all."""
+    working_interval: tuple[float, float] | None = None
 
 
 class ScenarioInsight(Model):

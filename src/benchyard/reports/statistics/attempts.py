@@ -86,14 +86,15 @@ def pass_curve(
 ) -> list[PassPoint]:
     """Return pass@k and pass^k with intervals over scenarios, from (counting, passed) per scenario.
 
-    Without `ks`, for each k up to the attempts of the scenario that has most of them, at most 32 of them.
-    Clusters of scenarios, one for each of the counts, are the unit of the intervals where they are given.
+    Without `ks`, for each k up to 32, for some above (36, 40, ... 64, 72, ...), and for the attempts of the
+    scenario that has most of them. Clusters of scenarios, one for each of the counts, are the unit of the
+    intervals where they are given.
     """
     whole = list(counts)
     keys: Sequence[Hashable] = [None] * len(whole) if clusters is None else clusters
     known = [(tried, passed, key) for (tried, passed), key in zip(whole, keys, strict=True) if tried]
     most = max((tried for tried, _, _ in known), default=0)
-    chosen = ks if ks is not None else range(1, min(most, 32) + 1)
+    chosen = ks if ks is not None else _usual_ks(most)
     points = []
     for k in chosen:
         usable = [each for each in known if each[0] >= k]
@@ -105,6 +106,16 @@ def pass_curve(
         if any_passes and all_pass:
             points.append(PassPoint(k, any_passes, all_pass, len(usable), len(known) - len(usable)))
     return points
+
+
+def _usual_ks(most: int) -> list[int]:
+    """Return each k up to 32, eight of them between each two further powers of two, and the largest one."""
+    chosen = list(range(1, min(most, 32) + 1))
+    k, step = 32, 4
+    while (k := k + step) < most:
+        chosen.append(k)
+        step = 2 ** (k.bit_length() - 4)
+    return chosen if most <= 32 else [*chosen, most]
 
 
 def _powers(attempts: int) -> list[int]:

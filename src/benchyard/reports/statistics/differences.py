@@ -2,20 +2,31 @@
 
 import math
 import random
-from collections import Counter
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import fmean
 from typing import NamedTuple
 
+from benchyard.reports.statistics.attempts import variance_parts
 from benchyard.reports.statistics.distributions import normal_tail, student_tail
 from benchyard.reports.statistics.means import LEVEL, standard_error, t_interval
+from benchyard.reports.statistics.power import NoiseParts
 
 PERMUTATIONS = 10_000
 """Number of random relabellings that stand for all of them."""
+MOST_ATTEMPTS_EXACT = 20_000
+"""Attempts of two agents up to which the exact test takes a second at most; above, chi squared is as good."""
+_MOST_SHUFFLED = 500
+"""Attempts up to which shuffles take less than a second; above, their normal limit is as good."""
+_LEAST_P = sys.float_info.min
+"""Smallest p-value that is told: no result is impossible."""
 _SEED = 20240607
 _MOST_LOG = 700.0
 """Logarithm of the largest evidence that is told, which a float still holds."""
+_DIGITS = 9
 _TOLERANCE = 1e-7
 """Relative difference below which two probabilities are the same, as in R."""
 
@@ -50,7 +61,34 @@ def exact_test(strata: Iterable[Stratum]) -> ExactTest:
     limit = seen * (1 + _TOLERANCE)
     p = math.fsum(chance for chance in chances if chance <= limit)
     same = math.fsum(chance for chance in chances if abs(chance - seen) <= seen * _TOLERANCE)
-    return ExactTest(min(1.0, p), min(1.0, p - same / 2))
+    return ExactTest(_p_value(p), _p_value(p - same / 2))
+
+
+def _p_value(p: float) -> float:
+    return min(1.0, max(_LEAST_P, p))
+
+
+@dataclass(frozen=True)
+class StrataTest:
+    """A test of shares, exact where its size allows that."""
+
+    p: float
+    p_middle: float | None
+    """None unless the test is exact."""
+    method: str
+
+
+def strata_test(strata: Sequence[Stratum], most_exact: int = MOST_ATTEMPTS_EXACT) -> StrataTest:
+    """Run the exact Cochran-Mantel-Haenszel test, or that by chi squared for more attempts than given.
+
+    The time of the exact one grows with the square of the attempts.
+    """
+    if sum(each.attempts_a + each.attempts_b for each in strata) > most_exact:
+        p = chi_squared_test(strata)[1]
+        return StrataTest(p, None, "Cochran-Mantel-Haenszel test by chi squared, scenarios as strata")
+    found = exact_test(strata)
+    method = "exact Cochran-Mantel-Haenszel test, scenarios as strata"
+    return StrataTest(found.p, found.p_middle, method)
 
 
 def _passes(strata: Iterable[Stratum]) -> tuple[int, int, list[float]]:
@@ -130,14 +168,41 @@ def paired_difference(
     if interval is None:
         return PairedDifference(mean, None, None, None, len(differences), groups)
     error = standard_error(differences, clusters)
-    p = student_tail(mean / error, groups - 1)
+    p = _p_value(student_tail(mean / error, groups - 1))
     return PairedDifference(mean, *interval, p, len(differences), groups)
+
+
+def cluster_means(differences: Sequence[float], clusters: Sequence[Hashable]) -> list[float]:
+    """Return the mean difference of each cluster of scenarios."""
+    found: dict[Hashable, list[float]] = defaultdict(list)
+    for cluster, difference in zip(clusters, differences, strict=True):
+        found[cluster].append(difference)
+    # What cancels out but for rounding is no difference.
+    return [round(fmean(each), _DIGITS) for each in found.values()]
 
 
 def sign_test(differences: Iterable[float]) -> float:
     """Return the p-value of the signs of paired differences: for those that have no spread."""
     strata = [Stratum(int(each < 0), 1, int(each > 0), 1) for each in differences if each]
     return exact_test(strata).p
+
+
+def shuffle_test(attempts: Sequence[tuple[Sequence[float], Sequence[float]]]) -> tuple[float, str]:
+    """Return the p-value of graded scores under shuffled labels, and the way it was found.
+
+    The time of the shuffles grows with the attempts; of many, their sum is as good as normal.
+    """
+    varying = [(a, b) for a, b in attempts if min(*a, *b) != max(*a, *b)]
+    if sum(len(a) + len(b) for a, b in varying) <= _MOST_SHUFFLED:
+        return permutation_test(attempts), "labels shuffled among the attempts at each scenario"
+    surplus = variance = 0.0
+    for a, b in varying:
+        mean = fmean([*a, *b])
+        squares = math.fsum((score - mean) ** 2 for score in (*a, *b))
+        variance += squares / (len(a) + len(b) - 1) * (1 / len(a) + 1 / len(b))
+        surplus += fmean(a) - fmean(b)
+    p = _p_value(normal_tail(surplus / math.sqrt(variance)))
+    return p, "normal limit of labels shuffled among the attempts at each scenario"
 
 
 def permutation_test(
@@ -176,26 +241,31 @@ class Flips:
     neither: int
     """Scenarios that none passes with any attempt."""
     expected: float | None
-    """Number of scenarios at which equal agents would differ by chance; None with one attempt each, which
-    cannot tell."""
+    """Number of the repeated scenarios at which equal agents would differ by chance; None without any."""
+    n_repeated: int = 0
+    """Scenarios with more than one attempt each, which can tell what is chance."""
+    differ_repeated: int = 0
+    """Those of them at which the agents differ."""
 
 
 def flips(strata: Iterable[Stratum]) -> Flips:
     """Count won and lost scenarios of the second agent against the first."""
-    won = lost = both = neither = 0
+    won = lost = both = neither = repeated = differ = 0
     expected = 0.0
-    is_known = True
     for each in strata:
         share_a, share_b = each.passed_a / each.attempts_a, each.passed_b / each.attempts_b
         won += share_b > share_a
         lost += share_b < share_a
         both += share_a == share_b == 1.0
         neither += share_a == share_b == 0.0
-        is_known = is_known and each.attempts_a + each.attempts_b > 2
-        expected += _chance_to_differ(each)
-    return Flips(won, lost, both, neither, expected if is_known else None)
+        if each.attempts_a + each.attempts_b > 2:
+            repeated += 1
+            differ += share_a != share_b
+            expected += _chance_to_differ(each)
+    return Flips(won, lost, both, neither, expected if repeated else None, repeated, differ)
 
 
+@lru_cache(maxsize=4096)
 def _chance_to_differ(stratum: Stratum) -> float:
     """Return the chance of unequal shares if both agents pass as often as they do together."""
     attempts = stratum.attempts_a + stratum.attempts_b
@@ -243,12 +313,7 @@ def chi_squared_test(strata: Iterable[Stratum], *, corrected: bool = True) -> tu
     if not variance:
         return 0.0, 1.0
     value = max(0.0, abs(surplus) - (0.5 if corrected else 0.0)) ** 2 / variance
-    return value, normal_tail(math.sqrt(value))
-
-
-def fisher_exact(passed_a: int, attempts_a: int, passed_b: int, attempts_b: int) -> float:
-    """Return the p-value of Fisher's exact test of two shares that are not paired."""
-    return exact_test([Stratum(passed_a, attempts_a, passed_b, attempts_b)]).p
+    return value, _p_value(normal_tail(math.sqrt(value)))
 
 
 def odds_ratio(strata: Sequence[Stratum]) -> float | None:
@@ -288,36 +353,23 @@ def exact_odds_ratio(strata: Iterable[Stratum]) -> float | None:
     return math.exp(-(below + above) / 2)
 
 
-@dataclass(frozen=True)
-class DifferenceParts:
-    """The variance of a difference of single attempts at one scenario, by where it comes from."""
+def difference_parts(
+    pairs: Sequence[tuple[Sequence[float], Sequence[float]]], clusters: Sequence[Hashable] | None = None
+) -> NoiseParts | None:
+    """Return the parts of the variance of a difference at one scenario, from both agents' scores.
 
-    data: float
-    """The difference is not the same at each scenario: more scenarios make it count less."""
-    prediction: float
-    """Agents do not always do the same: more attempts make it count less."""
-
-    def error(self, scenarios: int, attempts: float = 1) -> float:
-        """Return the standard error of the mean difference."""
-        return math.sqrt(max(0.0, self.data + self.prediction / attempts) / scenarios)
-
-
-def difference_parts(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> DifferenceParts | None:
-    """Return the parts of the variance of a difference, from both agents' scores at each scenario.
-
-    See Wang, 2025. None unless both have at least two attempts at each of at least two scenarios. The part
-    of the data is unbiased, and may be negative.
+    See Wang, 2025. None with fewer than two scenarios or clusters, which show no variance. Where single
+    attempts cannot tell the parts apart, all is taken for that of attempts, but what clusters add.
     """
-    if len(pairs) < 2 or any(min(len(a), len(b)) < 2 for a, b in pairs):
+    groups = len(pairs) if clusters is None else len(set(clusters))
+    if groups < 2:
         return None
     differences = [fmean(b) - fmean(a) for a, b in pairs]
-    mean = fmean(differences)
-    between = fmean((each - mean) ** 2 for each in differences)
-    prediction = bias = 0.0
-    for side in zip(*pairs, strict=True):
-        for scores in side:
-            own = fmean(scores)
-            spread = fmean((score - own) ** 2 for score in scores)
-            prediction += spread * len(scores) / (len(scores) - 1)
-            bias += spread / (len(scores) - 1)
-    return DifferenceParts(between - bias / len(pairs), prediction / len(pairs))
+    alone = len(pairs) * standard_error(differences) ** 2
+    total = alone if clusters is None else len(pairs) * standard_error(differences, clusters) ** 2
+    parts_a, parts_b = (variance_parts([pair[side] for pair in pairs]) for side in (0, 1))
+    if parts_a is None or parts_b is None:
+        return NoiseParts(max(0.0, total - alone), alone / 2, alone / 2)
+    within_a, within_b = parts_a.within_scenarios, parts_b.within_scenarios
+    of_attempts = fmean(within_a / len(a) + within_b / len(b) for a, b in pairs)
+    return NoiseParts(max(0.0, total - of_attempts), within_a, within_b)

@@ -73,6 +73,8 @@ def _correlation(
     row: Sequence[float | None], sums: Sequence[float], counts: Sequence[int]
 ) -> tuple[float | None, float | None]:
     """Return tau of one scenario, and its chance; an agent's mean leaves this scenario out."""
+    if len({*row} - {None}) < 2:
+        return None, None
     here: list[float] = []
     elsewhere: list[float] = []
     for agent, score in enumerate(row):
@@ -82,11 +84,12 @@ def _correlation(
             elsewhere.append(round((sums[agent] - score) / (counts[agent] - 1), 9))
     if len(here) < 2 or min(here) == max(here):
         return None, None
-    tau = kendall_tau(here, elsewhere)
+    score = kendall_score(here, elsewhere)
+    tau = kendall_tau(here, elsewhere, score)
     if tau is None:
         return None, None
     # Only what disagrees can be a finding; the others count as tests all the same.
-    return tau, reversal_p(here, elsewhere) if tau < 0 else 1.0
+    return tau, reversal_p(here, elsewhere, score) if tau < 0 else 1.0
 
 
 def _kind(known: Sequence[float], p: float | None) -> ScenarioKind | None:
@@ -99,16 +102,16 @@ def _kind(known: Sequence[float], p: float | None) -> ScenarioKind | None:
     return "suspicious" if p is not None and p <= LEVEL else None
 
 
-def reversal_p(first: Sequence[float], second: Sequence[float]) -> float:
+def reversal_p(first: Sequence[float], second: Sequence[float], score: int | None = None) -> float:
     """Return the chance that two unrelated orders disagree as much as these, ties and all.
 
     By the normal approximation of Kendall's score with its correction for continuity, which is careful where
-    values are few.
+    values are few. Their score may be given, if it is known.
     """
     spread = _score_variance(len(first), list(Counter(first).values()), list(Counter(second).values()))
     if not spread:
         return 1.0
-    score = kendall_score(first, second)
+    score = kendall_score(first, second) if score is None else score
     return math.erfc(-(score + 1) / math.sqrt(2 * spread)) / 2
 
 

@@ -19,6 +19,8 @@ Z_95 = normal_quantile((1 + LEVEL) / 2)
 _DIGITS = 9
 _BINARY = frozenset({0.0, 1.0})
 _LEAST_VARIANCE = 1e-30
+_ROUNDING = 1e-9
+"""Standard error, as a part of the largest value or of 1, below which a spread comes from rounding."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ def estimate(scores: Sequence[float], clusters: Sequence[Hashable] | None = None
     the interval is over scenarios, or over clusters of them where these are given (a repository, a family).
     Scores between 0 and 1 get Wilson's interval with as many tries as would leave the same standard error,
     never fewer than there are clusters, and with Student's quantile; it is never empty. For scores of 0 and 1
-    without clusters it is Wilson's own. Other scores get Student's interval.
+    without clusters it is Wilson's own. Other scores get Student's interval, and none where they have no
+    spread: then nothing bounds their mean.
     """
     if not scores:
         return None
@@ -55,8 +58,8 @@ def estimate(scores: Sequence[float], clusters: Sequence[Hashable] | None = None
         return _cut_estimate(mean, low, high, count, count, count, "wilson")
     error = standard_error(scores, clusters)
     if min(scores) < 0.0 or max(scores) > 1.0:
-        reach = student_quantile((1 + LEVEL) / 2, groups - 1) * error if groups > 1 else math.inf
-        return Estimate(round(mean, _DIGITS), mean - reach, mean + reach, count, groups, groups, "student")
+        low, high = t_interval(scores, clusters) or (-math.inf, math.inf)
+        return Estimate(round(mean, _DIGITS), low, high, count, groups, groups, "student")
     if error == 0.0:
         low, high = wilson(mean, groups)
         return _cut_estimate(mean, low, high, count, groups, groups, "wilson")
@@ -91,7 +94,7 @@ def standard_error(values: Sequence[float], clusters: Sequence[Hashable] | None 
     mean = fmean(values)
     if clusters is None:
         count = len(values)
-        return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count * (count - 1)))
+        return math.sqrt(math.fsum([(value - mean) ** 2 for value in values]) / (count * (count - 1)))
     sums: dict[Hashable, list[float]] = defaultdict(list)
     for key, value in zip(clusters, values, strict=True):
         sums[key].append(value - mean)
@@ -129,14 +132,22 @@ def beta_interval(passed: int, count: int, level: float = LEVEL) -> tuple[float,
 def t_interval(
     values: Sequence[float], clusters: Sequence[Hashable] | None = None, level: float = LEVEL
 ) -> tuple[float, float] | None:
-    """Return Student's interval of a mean; None where the values have no spread to make one from."""
+    """Return Student's interval of a mean; None where the values have no spread to make one from.
+
+    A spread of the size of rounding is none: the differences of thirds are not all the same number.
+    """
     groups = len(values) if clusters is None else len(set(clusters))
     error = standard_error(values, clusters)
-    if groups < 2 or error == 0.0:
+    if groups < 2 or _is_rounding(error, values):
         return None
     mean = fmean(values)
     reach = student_quantile((1 + level) / 2, groups - 1) * error
     return mean - reach, mean + reach
+
+
+def _is_rounding(error: float, values: Sequence[float]) -> bool:
+    """Tell whether a standard error is 0, or so small that only rounding made it."""
+    return error <= _ROUNDING * max(1.0, max(values), -min(values))
 
 
 @dataclass(frozen=True)
@@ -176,19 +187,10 @@ def ratio(
     rests = [each - mean * count for each, count in zip(amounts, counts, strict=True)]
     groups = len(rests) if clusters is None else len(set(clusters))
     error = standard_error(rests, clusters) * len(rests) / counted
-    if groups < 2 or error == 0.0:
+    if groups < 2 or _is_rounding(error, rests):
         return Amount(mean, None, None, len(rests))
     reach = student_quantile((1 + LEVEL) / 2, groups - 1) * error
     return Amount(mean, max(0.0, mean - reach), mean + reach, len(rests))
-
-
-def unscored_bounds(scored: Sequence[float], unscored: int) -> tuple[float, float] | None:
-    """Return the mean with all unscored scenarios counted as 0, and as 1; None without any scenario."""
-    count = len(scored) + unscored
-    if not count:
-        return None
-    total = math.fsum(scored)
-    return total / count, (total + unscored) / count
 
 
 def _cut(value: float) -> float:

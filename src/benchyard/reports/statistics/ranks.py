@@ -1,7 +1,6 @@
-"""Ranks: how well scenarios tell agents apart, and which agents cannot be told apart."""
+"""Ranks: Kendall's correlation of two orders, and the agents that cannot be told apart."""
 
 import math
-import random
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
@@ -9,11 +8,9 @@ from dataclasses import dataclass
 from operator import mul
 from statistics import fmean
 
-from benchyard.reports.statistics.distributions import normal_tail, student_tail
+from benchyard.reports.statistics.distributions import student_tail
 from benchyard.reports.statistics.multiple_tests import holm
 
-_RESAMPLES = 1_000
-_SEED = 20240607
 _LEVEL = 0.05
 _SAME = 1e-9
 _NO_SPREAD = 1e-18
@@ -34,47 +31,28 @@ def kendall_score(first: Sequence[float], second: Sequence[float]) -> int:
     return score
 
 
-def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return Kendall's rank correlation with ties (tau-b); None where one of them does not vary."""
+def kendall_tau(first: Sequence[float], second: Sequence[float], score: int | None = None) -> float | None:
+    """Return Kendall's rank correlation with ties (tau-b); None where one of them does not vary.
+
+    Their score may be given, if it is known.
+    """
     pairs = len(first) * (len(first) - 1) // 2
     tied_first, tied_second = (
         sum(count * (count - 1) // 2 for count in Counter(values).values()) for values in (first, second)
     )
     scale = math.sqrt((pairs - tied_first) * (pairs - tied_second))
-    return kendall_score(first, second) / scale if scale else None
+    if not scale:
+        return None
+    return (kendall_score(first, second) if score is None else score) / scale
 
 
 @dataclass(frozen=True)
 class Rank:
-    """The place of an agent, and the places it takes in 95 % of resampled sets of scenarios."""
+    """The place of an agent by mean, and the places that differences beyond chance leave it."""
 
     place: int
     best: int
     worst: int
-
-
-def rank_intervals(scores: Sequence[Sequence[float]], resamples: int = _RESAMPLES) -> list[Rank]:
-    """Return the rank of each agent, from its scores at the same scenarios; seeded.
-
-    Scenarios are drawn again with replacement, the same for all agents. Agents with equal means share the
-    better place.
-    """
-    if not scores or not scores[0]:
-        return [Rank(1, 1, 1) for _ in scores]
-    generator = random.Random(_SEED)  # noqa: S311 - reproducible, not secret
-    count = len(scores[0])
-    drawn: list[list[int]] = [[] for _ in scores]
-    for _ in range(resamples):
-        chosen = generator.choices(range(count), k=count)
-        means = [math.fsum(row[index] for index in chosen) for row in scores]
-        for places, place in zip(drawn, _places(means), strict=True):
-            places.append(place)
-    ranks = []
-    for place, places in zip(_places([fmean(row) for row in scores]), drawn, strict=True):
-        places.sort()
-        low, high = places[int(0.025 * resamples)], places[min(resamples - 1, int(0.975 * resamples))]
-        ranks.append(Rank(place, min(place, low), max(place, high)))
-    return ranks
 
 
 def _places(means: Sequence[float]) -> list[int]:
@@ -131,7 +109,7 @@ def _paired_p_values(
             # The variance of a difference follows from those of both and what they have in common.
             variance = (squares[a] + squares[b] - 2 * math.fsum(map(mul, sums[a], sums[b]))) * scale
             if variance < _NO_SPREAD:
-                # The same difference everywhere has no spread to test it by, but so many equal signs.
+                # Equal differences everywhere have no spread, but signs that can be tested.
                 is_equal = abs(means[a] - means[b]) < _SAME
                 found[a, b] = 1.0 if is_equal else min(1.0, 2 * 0.5**groups)
             else:
@@ -164,19 +142,3 @@ def _groups(means: Sequence[float], apart: set[tuple[int, int]]) -> list[list[in
             groups.append(order[start:end])
             reached = end
     return groups
-
-
-def trend_p(values: Sequence[float], errors: Sequence[float]) -> float:
-    """Return the p-value of the last value against the pooled earlier ones, with their standard errors.
-
-    1 where there is nothing to compare with, or no error to compare by.
-    """
-    if len(values) < 2:
-        return 1.0
-    weights = [1 / error**2 if error else 0.0 for error in errors[:-1]]
-    total = math.fsum(weights)
-    if not total:
-        return 1.0
-    past = math.fsum(weight * value for weight, value in zip(weights, values, strict=False)) / total
-    spread = math.sqrt(1 / total + errors[-1] ** 2)
-    return normal_tail((values[-1] - past) / spread)
