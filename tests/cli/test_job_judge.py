@@ -17,7 +17,10 @@ GOOD = {
     "category": "system-failure",
     "critical_step": 3,
     "explanation": "The search tool is missing.",
-    "citations": [{"step": 3, "quote": "bash: rg: command not found"}, {"step": 2, "quote": "nobody said so"}],
+    "citations": [
+        {"step": 3, "quote": "bash: rg: command not found"},
+        {"step": 2, "quote": "nobody said so"},
+    ],
 }
 
 

@@ -24,7 +24,9 @@ QUESTION = Question(
 ANSWERS: dict[str, Any] = {
     "anthropic": {"content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "said"}]},
     "responses": {
-        "output": [{"type": "message", "content": [{"type": "output_text", "text": "said"}], "role": "assistant"}]
+        "output": [
+            {"type": "message", "content": [{"type": "output_text", "text": "said"}], "role": "assistant"}
+        ]
     },
     "chat": {"choices": [{"message": {"role": "assistant", "content": "said", "reasoning_content": "hm"}}]},
     "gemini": {"candidates": [{"content": {"parts": [{"text": "hm", "thought": True}, {"text": "said"}]}}]},

@@ -42,7 +42,13 @@ def test_kappa_of_chance_and_of_perfect_raters() -> None:
 
 
 def test_agreement_counts_trials_with_both_and_names_the_others() -> None:
-    judgements = [judged("t1", CALL), judged("t2", CALL), judged("t3", PLAN), judged("t4", GOAL), judged("t5", CALL)]
+    judgements = [
+        judged("t1", CALL),
+        judged("t2", CALL),
+        judged("t3", PLAN),
+        judged("t4", GOAL),
+        judged("t5", CALL),
+    ]
     labels = {
         "t1": [label(CALL), label(PLAN, name="other")],
         "t2": [label(PLAN), label(PLAN, "key_2"), label(CALL, "key_3")],

@@ -40,9 +40,7 @@ def test_causes_explain_and_habits_do_not() -> None:
 def test_a_signal_that_goes_with_failing_explains() -> None:
     job = scenes.job(attempts=20)
     ended = [scenes.trial(0.0 if number <= 10 else 1.0, attempt=number) for number in range(1, 21)]
-    findings = {
-        each.id: found(each, *(["repeated-call"] if each.attempt <= 9 else [])) for each in ended
-    }
+    findings = {each.id: found(each, *(["repeated-call"] if each.attempt <= 9 else [])) for each in ended}
     choice = chosen_of(job, ended, findings, ended, "unexplained", 10)
     assert [id for id, _ in choice.chosen] == [ended[9].id]
     assert choice.n_explained == 9

@@ -44,7 +44,11 @@ _BUDGET = "usd=N, tokens=N or requests=N"
 @click.option("--agent", metavar="AGENT[:MODEL]", help="Only trials of this agent.")
 @click.option("--scenario", metavar="ID|NAME", help="Only trials at this scenario.")
 @click.option(
-    "--limit", type=IntRange(min=1, max=MOST_JUDGED), default=USUAL_LIMIT, show_default=True, help="Most trials."
+    "--limit",
+    type=IntRange(min=1, max=MOST_JUDGED),
+    default=USUAL_LIMIT,
+    show_default=True,
+    help="Most trials.",
 )
 @click.option(
     "--budget",

@@ -56,7 +56,7 @@ def judgement_lines(judgement: JudgementView) -> Iterator[str]:
     yield f"{place}  {clean(judgement.category)}, says {clean(judgement.model)}{stale}"
     yield from _detail(clean(judgement.explanation))
     for each in judgement.citations:
-        yield from _detail(f"step {each.step}: \"{clean(each.quote)}\"")
+        yield from _detail(f'step {each.step}: "{clean(each.quote)}"')
     if judgement.n_false_citations:
         told = count_text(judgement.n_false_citations, "quote")
         yield from _detail(f"! {told} not found in the steps, and left out: do not rely on this judgement")
@@ -65,8 +65,6 @@ def judgement_lines(judgement: JudgementView) -> Iterator[str]:
     step = f" --step {judgement.critical_step}" if judgement.critical_step is not None else ""
     verb = "steps" if step else "show"
     yield from command_text(f"benchyard trial {verb} {judgement.trial_id}{step}", "  ")
-
-
 
 
 def agreement_lines(agreement: Sequence[JudgeAgreement]) -> Iterator[str]:

@@ -41,9 +41,9 @@ _SHOWN_TESTS = 3
 def problems(given: str, agent: str | None, signal: str | None, output: str) -> None:
     """Show what went wrong in a job's trials: signals with their steps, and failures that are alike.
 
-    Nothing is asked of a model; `job judge` asks one, and what it said is shown at the end. New problems, which the last job of the same benchmark did not have, come
-    first. A problem `goes with failing` only where that holds inside scenarios and agents, corrected for the
-    number of problems.
+    Nothing is asked of a model; `job judge` asks one, and what it said is shown at the end. New problems,
+    which the last job of the same benchmark did not have, come first. A problem `goes with failing` only
+    where that holds inside scenarios and agents, corrected for the number of problems.
 
     \b
       benchyard job problems my-job

@@ -70,7 +70,7 @@ class JudgeVerbs(VerbGroup[S]):
     ) -> Steps[JudgementsView]:
         """Return the judgements of a job, or of one of its trials, and their agreement with people's labels.
 
-        `label` is the name of the labels that judgements are compared with: `category`, unless told otherwise.
+        `label` is the name of the labels that judgements are compared with; None is `category`.
         """
         query = {"trial_id": trial_id, "label": label}
         return (yield from fetch(Request("GET", at(_PATH + "/{}/judgements", id), query), JudgementsView))

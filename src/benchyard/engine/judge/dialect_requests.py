@@ -39,7 +39,7 @@ class Question:
     system: str
     messages: Sequence[SaidText]
     schema: Mapping[str, Any]
-    """Schema of the answer, passed on where the provider's dialect has a place for it that all its models know."""
+    """Schema of the answer, passed on where all models of the dialect keep to one."""
     most_tokens: int
 
 

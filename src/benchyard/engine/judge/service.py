@@ -1,7 +1,7 @@
 """Judges of trials: begun by a request, carried on in the background and by the next server, paid for once.
 
-A judgement is kept under an id that follows from its trial, evidence, model and instructions: whoever asks for
-the same again finds it. What is left of a judge run after a kill is therefore asked for, and nothing twice.
+A judgement is kept under an id that follows from its trial, evidence, model and instructions: whoever asks
+for the same again finds it. What is left of a judge run after a kill is asked for, and nothing twice.
 """
 
 import asyncio
@@ -33,16 +33,17 @@ from benchyard.engine.scenarios.scenarios import Scenarios
 from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError, message_of
 from benchyard.gateway.calls import TokenUsage
 from benchyard.gateway.grants import Grant, GrantUsage, Upstream
+from benchyard.models.job_plans import count_text
 from benchyard.models.jobs import Job
 from benchyard.models.model_access import Budget
 from benchyard.models.reports.judgements import (
     CATEGORY_LABEL,
     USUAL_BUDGET_TOKENS,
     USUAL_BUDGET_USD,
+    JudgeCounts,
     Judgement,
     JudgementsView,
     JudgementView,
-    JudgeCounts,
     JudgeRequest,
     JudgeRun,
     JudgeRunState,
@@ -142,11 +143,13 @@ class Judges:
         for run in await self.runs.all({"status": "running"}):
             self._start(run)
 
-    async def begin(self, asked: Caller, job: Job, request: JudgeRequest, agents: Sequence[int] | None) -> JudgeRun:
+    async def begin(
+        self, asked: Caller, job: Job, request: JudgeRequest, agents: Sequence[int] | None
+    ) -> JudgeRun:
         """Choose trials and begin to judge them; the same request again returns the same judge run.
 
-        Raises UsageError for an unknown provider, a missing key or a budget that cannot be kept, Conflict while
-        another judge run of the job is under way.
+        Raises UsageError for an unknown provider, a missing key or a budget that cannot be kept, Conflict
+        while another judge run of the job is under way.
         """
         existing = await self.runs.find(asked.id)
         if existing is not None:
@@ -205,7 +208,9 @@ class Judges:
         for each in sorted(kept, key=lambda one: -one.create_time_ms):
             if (trial := trials.get(each.trial_id)) is not None:
                 newest.setdefault((each.trial_id, each.provider, each.model), _view(each, trial))
-        views = sorted(newest.values(), key=lambda one: (one.scenario_name, one.agent, one.attempt, one.model))
+        views = sorted(
+            newest.values(), key=lambda one: (one.scenario_name, one.agent, one.attempt, one.model)
+        )
         runs = sorted(await self.runs.all({"parent": job.id}), key=lambda one: -one.create_time_ms)
         labels = await self._annotations.labels(ids)
         return JudgementsView(
@@ -274,7 +279,9 @@ class Judges:
                 wait_seconds=_WAIT_SECONDS,
             )
             await self._grants.open(grant)
-            note = await self._judge_all(_Pass(run, job, GatewayModel(self._grants, grant, run.provider), upstream))
+            note = await self._judge_all(
+                _Pass(run, job, GatewayModel(self._grants, grant, run.provider), upstream)
+            )
         except ModelRefused as error:
             await self._end(run.id, "failed", error.message)
         except (BenchyardError, OSError) as error:
@@ -418,7 +425,8 @@ class Judges:
 def _budget(asked: Budget | None, upstream: Upstream) -> Budget:
     if asked is not None and asked.usd is not None and upstream.prices is None:
         raise UsageError(
-            "the prices of this upstream are not known; give a budget in tokens or requests", field="budget.usd"
+            "the prices of this upstream are not known; give a budget in tokens or requests",
+            field="budget.usd",
         )
     if asked is not None and asked != Budget():
         return asked
@@ -428,9 +436,12 @@ def _budget(asked: Budget | None, upstream: Upstream) -> Budget:
 def _nothing_to_judge(job: Job, found: Mapping[str, int]) -> str:
     told = f"job {job.id} has no trial to judge"
     if found["n_unread"]:
-        return f"{told} yet: {found['n_unread']} trajectories are not read; see `benchyard job problems {job.id}`"
+        unread = count_text(found["n_unread"], "trial")
+        return f"{told} yet: {unread} not read for signals; see `benchyard job problems {job.id}`"
     if found["n_explained"]:
-        return f"{told}: signals explain all {found['n_explained']} that failed; --only failed judges them too"
+        return (
+            f"{told}: signals explain all {found['n_explained']} that failed; --only failed judges them too"
+        )
     return f"{told}: none of those that are meant has failed; --only all judges those that passed too"
 
 

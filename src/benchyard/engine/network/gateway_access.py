@@ -274,7 +274,7 @@ class Grants:
     async def _door(self, devbox_id: str) -> int:
         """Return a listening socket, which the caller closes: the devbox's, or one for the server itself.
 
-        The server connects by a descriptor; nobody is told the port, and the door asks for the token all the same.
+        The server connects by a descriptor: nobody is told the port, and the door asks for the token anyway.
         """
         if devbox_id.startswith(SERVERS_OWN):
             with socket.create_server((_LOOPBACK, 0), backlog=1) as listener:

@@ -69,9 +69,9 @@ def cohens_kappa(pairs: Sequence[tuple[str, str]]) -> Kappa | None:
 def agreements(
     judgements: Iterable[JudgementView], labels: Mapping[str, Sequence[PersonLabel]], name: str
 ) -> list[JudgeAgreement]:
-    """Return the agreement of each judge with the labels of this name, by trial; stale judgements do not count.
+    """Return the agreement of each judge with the labels of this name, by trial.
 
-    Of several people, the majority counts.
+    Stale judgements do not count; of several people, the majority counts.
     """
     by_judge: dict[tuple[str, str, str], list[JudgementView]] = defaultdict(list)
     for each in judgements:
@@ -123,7 +123,9 @@ def _agreement(
         n_disputed=n_disputed,
         n_other_values=n_other,
         disagreements=[
-            Disagreement(trial_id=id, judge=judged, people=said) for id, judged, said in pairs if judged != said
+            Disagreement(trial_id=id, judge=judged, people=said)
+            for id, judged, said in pairs
+            if judged != said
         ][:_MOST_DISAGREEMENTS],
         note=_note(count, kappa),
     )

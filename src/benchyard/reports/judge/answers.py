@@ -1,4 +1,4 @@
-"""Answers of a judge, which are as foreign as what it was asked about: parsed with limits, quotes looked up. Pure."""
+"""Answers of a judge, as foreign as what it was asked about: bounded, and with quotes looked up. Pure."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -101,7 +101,9 @@ def _parsed(text: str) -> _GivenAnswer:
     try:
         return _GivenAnswer.model_validate(value)
     except ValidationError as error:
-        place = ".".join(str(part) for part in error.errors(include_input=False)[0]["loc"][:1]) or "the object"
+        place = (
+            ".".join(str(part) for part in error.errors(include_input=False)[0]["loc"][:1]) or "the object"
+        )
         known = place if place in _GivenAnswer.model_fields else "the object"
         raise UsageError(f"{known} is missing or of another type than asked for") from error
 

@@ -16,7 +16,7 @@ from benchyard.reports.problems.digests import ended_trials, failed_by, stored_f
 from benchyard.reports.problems.job_problems import job_problems
 
 EXPLAINING = frozenset({"failed-stage", "limit-reached", "scorer-error"})
-"""Signals that are the cause of a failure by themselves; others only where they go with failing in the job."""
+"""Signals that are causes by themselves; others only where they go with failing in the job."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,9 @@ def choose_trials(
         if (agents is None or each.agent in agents)
         and (scenario is None or scenario in (each.scenario_id, each.scenario_name))
     ]
-    return json.dumps(asdict(chosen_of(Job.model_validate(job), trials, findings, wanted, only, limit))).encode()
+    return json.dumps(
+        asdict(chosen_of(Job.model_validate(job), trials, findings, wanted, only, limit))
+    ).encode()
 
 
 def chosen_of(

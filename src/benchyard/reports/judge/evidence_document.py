@@ -1,4 +1,4 @@
-"""Evidence on one trial for a judge: one bounded JSON document, made in a worker of what is kept of the trial.
+"""Evidence on one trial for a judge: one bounded JSON document, made in a worker of what is kept of it.
 
 Everything in it is text of others, so it is JSON: no text can end its own string and pass for a part of the
 instructions. The agent is not named, so that a judge cannot favour a model.
@@ -7,7 +7,6 @@ instructions. The agent is not named, so that a judge cannot favour a model.
 import gc
 import hashlib
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -81,7 +80,10 @@ def evidence_of(
     """Return the document as text, its digest, the texts that it shows of each step, and the last step."""
     outlines = list(_outlines(trajectory))
     document: dict[str, Any] = {
-        "task": {"name": _bounded(trial.scenario_name, 200), "statement": _bounded(statement or "", _MOST_STATEMENT)},
+        "task": {
+            "name": _bounded(trial.scenario_name, 200),
+            "statement": _bounded(statement or "", _MOST_STATEMENT),
+        },
         "result": _result(trial),
         "scorers": _scorers(result),
         "signals": list(_signals(found.findings)),
@@ -146,7 +148,9 @@ def _signals(findings: Sequence[ProblemFinding]) -> Iterator[dict[str, Any]]:
 
 def _outlines(trajectory: bytes | None) -> Iterator[_Outline]:
     for step in _steps(trajectory):
-        yield _Outline(step.number, brief(step.source, 20), _bounded(_words(step), _MOST_LINE), step.has_error)
+        yield _Outline(
+            step.number, brief(step.source, 20), _bounded(_words(step), _MOST_LINE), step.has_error
+        )
 
 
 def _steps(trajectory: bytes | None) -> Iterator[StoredStep]:
@@ -180,7 +184,7 @@ def _indexed(outlines: Sequence[_Outline]) -> list[_Outline]:
 
 
 def _wanted(outlines: Sequence[_Outline], findings: Sequence[ProblemFinding]) -> list[int]:
-    """Return the steps worth an excerpt, the most telling first: of signals, the last, errors, then backwards."""
+    """Return the steps worth an excerpt, the most telling first: last ones, those of signals, errors."""
     own = [each.number for each in outlines if each.source == "agent"]
     of_signals = [step for each in findings for step in each.steps[:_MOST_SIGNAL_STEPS]]
     errors = [each.number for each in outlines if each.has_error]
@@ -210,7 +214,10 @@ def _excerpt(step: StoredStep) -> dict[str, Any]:
         "message": _bounded(step.text, most["message"]),
         "reasoning": _bounded(step.reasoning, most["reasoning"]),
         "calls": [
-            {"tool": _bounded(each.name, 100), "arguments": _bounded(_plain(each.arguments), most["arguments"])}
+            {
+                "tool": _bounded(each.name, 100),
+                "arguments": _bounded(_plain(each.arguments), most["arguments"]),
+            }
             for each in step.calls[:_MOST_CALLS]
         ],
         "results": [_bounded(each.text, most["result"]) for each in step.observations[:_MOST_CALLS]],
