@@ -459,7 +459,7 @@ def _width(budget: Budget, spent: GrantUsage, counts: JudgeCounts) -> int:
 
 
 def _counted(counts: JudgeCounts, ended: Sequence[_Outcome]) -> JudgeCounts:
-    added = Counter(each.kind for each in ended if each.kind != "unpaid")
+    added = Counter[str](each.kind for each in ended if each.kind != "unpaid")
     return JudgeCounts(**{name: count + added[name] for name, count in counts.model_dump().items()})
 
 
