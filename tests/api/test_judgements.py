@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from benchyard.client import Client, Server
+from benchyard.engine.judge.instructions import INSTRUCTIONS
 from benchyard.errors import Conflict, NotFound, UsageError
 from benchyard.hosts import leaks
 from benchyard.models.reports.judgements import JudgementsView, JudgementView, JudgeRunView
-from benchyard.reports.judge.instructions import INSTRUCTIONS
 from benchyard.scripted_model import RunningModel, Script, ScriptStep
 from benchyard.testing.server import RunningServer
 from tests.reports.problems.planted import ran, said, trajectory

@@ -177,8 +177,7 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
         )
         baselines = Baselines(store.collection("baselines", Baseline), jobs, tools.vault)
         evidence = TrialEvidence(tools.settings.data, jobs, run_records, traces)
-        annotations = TrialAnnotations(store)
-        judges = Judges(tools, store, jobs, evidence, scenarios, keys, grants, annotations)
+        judges = Judges(tools, store, jobs, evidence, scenarios, keys, grants)
         removals = Removals(tools, store, jobs, benchmark_runs, runs, grants, deletions, baselines, judges)
         engine = Engine(
             devboxes=devboxes,
@@ -206,7 +205,7 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
             scorer_validation=ScorerValidation(tools, devboxes, scorers),
             jobs=jobs,
             evidence=evidence,
-            trial_annotations=annotations,
+            trial_annotations=TrialAnnotations(store),
             judges=judges,
             work_changes=WorkChanges(tools, runs, devboxes),
             deletions=deletions,

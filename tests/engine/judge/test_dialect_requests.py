@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchyard.engine.judge.dialect_requests import (
-    Question,
+    ModelQuestion,
     SaidText,
     dialect_of_provider,
     request_in_dialect,
@@ -14,7 +14,7 @@ from benchyard.engine.judge.dialect_requests import (
 )
 from benchyard.gateway.dialects.catalog import dialect_of_path
 
-QUESTION = Question(
+QUESTION = ModelQuestion(
     model="some/model 1",
     system="Judge.",
     messages=[SaidText("user", "one \ud800"), SaidText("model", "two"), SaidText("user", "three")],

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter
 from fastapi import Query as Parameter
 
-from benchyard.api.deps import ServicesDep
+from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.engine.judge.service import JUDGE_RUN_PREFIX
@@ -19,6 +19,7 @@ from benchyard.models.reports.judgements import (
     JudgeRunView,
 )
 from benchyard.models.results.annotations import LabelName
+from benchyard.reports.judge.agreement import agreements
 
 _MOST_ID = 128
 
@@ -48,7 +49,7 @@ async def stop(id: str, services: ServicesDep) -> JudgementsView:
     """End the judge run of a job that is under way (an extension); its judgements stay."""
     job = await services.engine.jobs.get(id)
     await services.engine.judges.stop(job)
-    return await services.engine.judges.view(job, None)
+    return await _view(services, job, None, CATEGORY_LABEL)
 
 
 @router.get("/{id}/judgements", response_model_exclude_none=True)
@@ -62,7 +63,14 @@ async def judgements(
 ) -> JudgementsView:
     """Show the judgements of a job's trials, and how far people agree with them (an extension)."""
     job = await services.engine.jobs.get(id)
-    return await services.engine.judges.view(job, trial_id, label)
+    return await _view(services, job, trial_id, label)
+
+
+async def _view(services: Services, job: Job, trial_id: str | None, label: str) -> JudgementsView:
+    """Return judgements with their agreement with people's labels of this name."""
+    view = await services.engine.judges.view(job, trial_id)
+    labels = await services.engine.trial_annotations.labels([each.trial_id for each in view.judgements])
+    return view.model_copy(update={"agreement": agreements(view.judgements, labels, label)})
 
 
 def _agents_named(job: Job, given: str | None) -> Sequence[int] | None:

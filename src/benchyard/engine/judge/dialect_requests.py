@@ -32,7 +32,7 @@ class SaidText:
 
 
 @dataclass(frozen=True)
-class Question:
+class ModelQuestion:
     """A conversation that a model is asked to go on with."""
 
     model: str
@@ -57,7 +57,7 @@ def dialect_of_provider(provider: str) -> str:
     return _DIALECTS.get(provider, "chat")
 
 
-def request_in_dialect(dialect: str, question: Question) -> DialectRequest:
+def request_in_dialect(dialect: str, question: ModelQuestion) -> DialectRequest:
     """Return a question as a request of that dialect, without streaming."""
     path, headers, body = {
         "anthropic": _anthropic,
@@ -77,7 +77,7 @@ def text_in_dialect(dialect: str, response: Any) -> str:
 _Parts = tuple[str, dict[str, str], dict[str, Any]]
 
 
-def _anthropic(question: Question) -> _Parts:
+def _anthropic(question: ModelQuestion) -> _Parts:
     body = {
         "model": question.model,
         "max_tokens": question.most_tokens,
@@ -87,7 +87,7 @@ def _anthropic(question: Question) -> _Parts:
     return "/v1/messages", {"anthropic-version": _ANTHROPIC_VERSION}, body
 
 
-def _responses(question: Question) -> _Parts:
+def _responses(question: ModelQuestion) -> _Parts:
     form = {"type": "json_schema", "name": "judgement", "strict": True, "schema": dict(question.schema)}
     body = {
         "model": question.model,
@@ -100,7 +100,7 @@ def _responses(question: Question) -> _Parts:
     return "/v1/responses", {}, body
 
 
-def _chat(question: Question) -> _Parts:
+def _chat(question: ModelQuestion) -> _Parts:
     system = {"role": "system", "content": question.system}
     body = {
         "model": question.model,
@@ -110,7 +110,7 @@ def _chat(question: Question) -> _Parts:
     return "/v1/chat/completions", {}, body
 
 
-def _gemini(question: Question) -> _Parts:
+def _gemini(question: ModelQuestion) -> _Parts:
     contents = [{"role": each.who, "parts": [{"text": each.text}]} for each in question.messages]
     body = {
         "systemInstruction": {"parts": [{"text": question.system}]},
@@ -123,6 +123,6 @@ def _gemini(question: Question) -> _Parts:
     return f"/v1beta/models/{quote(question.model, safe='')}:generateContent", {}, body
 
 
-def _messages(question: Question) -> list[dict[str, str]]:
+def _messages(question: ModelQuestion) -> list[dict[str, str]]:
     roles = {"user": "user", "model": "assistant"}
     return [{"role": roles[each.who], "content": each.text} for each in question.messages]

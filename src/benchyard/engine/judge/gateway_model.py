@@ -7,7 +7,7 @@ from functools import partial
 
 from benchyard.engine.judge.dialect_requests import (
     DialectRequest,
-    Question,
+    ModelQuestion,
     dialect_of_provider,
     request_in_dialect,
     text_in_dialect,
@@ -45,8 +45,8 @@ class ModelRefused(_Unanswered):
     """The provider refuses the key or does not have the model: no other call would succeed."""
 
 
-class NoAnswer(_Unanswered):
-    """One call has no answer that can be used; another may."""
+class CallUnanswered(_Unanswered):
+    """A call without an answer that can be used; another may have one."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class GatewayModel:
         self._provider = provider
         self._dialect = dialect_of_provider(provider)
 
-    async def ask(self, question: Question) -> ModelAnswer:
-        """Return the model's answer; raises BudgetSpent, ModelRefused or NoAnswer.
+    async def ask(self, question: ModelQuestion) -> ModelAnswer:
+        """Return the model's answer; raises BudgetSpent, ModelRefused or CallUnanswered.
 
         A call that the provider could not answer is repeated. None of the errors contains text of the model.
         """
@@ -86,7 +86,7 @@ class GatewayModel:
             if left:
                 await asyncio.sleep(pause)
                 pause *= 4
-        raise NoAnswer(f"the model did not answer: {reason}")
+        raise CallUnanswered(f"the model did not answer: {reason}")
 
     async def _check(self, status: int, reason: str) -> None:
         """Raise an error where the same call cannot succeed; a server error or none at all may pass."""
@@ -97,11 +97,11 @@ class GatewayModel:
             why = "does not have this model" if status == 404 else "refuses the key"
             raise ModelRefused(f"{self._provider} {why} (HTTP {status}); see docs/guides/models-and-keys.md")
         if 400 <= status < 500 and status not in (408, 409, 429):
-            raise NoAnswer(f"{self._provider} refuses the question: {reason}")
+            raise CallUnanswered(f"{self._provider} refuses the question: {reason}")
 
     def _answer(self, content: AnswerContent) -> ModelAnswer:
         if content.error is not None or not content.is_whole:
-            raise NoAnswer("the answer cannot be read")
+            raise CallUnanswered("the answer cannot be read")
         text = text_in_dialect(self._dialect, content.response)
         return ModelAnswer(text, content.usage or TokenUsage())
 

@@ -21,11 +21,13 @@ from benchyard.engine.background import judge_key, retry_store
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.ids import id_from_bytes
-from benchyard.engine.jobs.annotations import TrialAnnotations
 from benchyard.engine.jobs.evidence import EvidenceBatch, TrialEvidence
 from benchyard.engine.jobs.service import Jobs
-from benchyard.engine.judge.dialect_requests import Question, SaidText
-from benchyard.engine.judge.gateway_model import BudgetSpent, GatewayModel, ModelRefused, NoAnswer
+from benchyard.engine.judge.answers import JudgeAnswer, read_judge_answer
+from benchyard.engine.judge.dialect_requests import ModelQuestion, SaidText
+from benchyard.engine.judge.gateway_model import BudgetSpent, CallUnanswered, GatewayModel, ModelRefused
+from benchyard.engine.judge.instructions import ANSWER_SCHEMA, INSTRUCTIONS, instructions_digest, refusal
+from benchyard.engine.judge.trial_versions import trial_version
 from benchyard.engine.network.gateway_access import SERVERS_OWN, Grants
 from benchyard.engine.network.model_routes import ModelKeys, ModelRoute
 from benchyard.engine.runs.model_access import gateway_budget
@@ -37,7 +39,6 @@ from benchyard.models.job_plans import count_text
 from benchyard.models.jobs import Job
 from benchyard.models.model_access import Budget
 from benchyard.models.reports.judgements import (
-    CATEGORY_LABEL,
     USUAL_BUDGET_TOKENS,
     USUAL_BUDGET_USD,
     JudgeCounts,
@@ -50,10 +51,6 @@ from benchyard.models.reports.judgements import (
     JudgeUsage,
 )
 from benchyard.models.trials import Trial
-from benchyard.reports.judge.agreement import agreements
-from benchyard.reports.judge.answers import JudgeAnswer, read_judge_answer
-from benchyard.reports.judge.instructions import ANSWER_SCHEMA, INSTRUCTIONS, instructions_digest, refusal
-from benchyard.reports.judge.trial_versions import trial_version
 from benchyard.store.collection import Collection
 from benchyard.store.database import Store
 from benchyard.store.tables import TABLES
@@ -96,7 +93,7 @@ class _Evidence:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """How judging one trial ended."""
+    """The end of judging one trial."""
 
     kind: Literal["judged", "known", "refused", "unanswered", "unpaid"]
     reason: str | None = None
@@ -124,7 +121,6 @@ class Judges:
         scenarios: Scenarios,
         keys: ModelKeys,
         grants: Grants,
-        annotations: TrialAnnotations,
     ) -> None:
         self.runs: Collection[JudgeRun] = store.collection("judge_runs", JudgeRun)
         self.judgements: Collection[Judgement] = store.collection("judgements", Judgement)
@@ -135,7 +131,6 @@ class Judges:
         self._scenarios = scenarios
         self._keys = keys
         self._grants = grants
-        self._annotations = annotations
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def open(self) -> None:
@@ -198,8 +193,8 @@ class Judges:
             stopped.append(await self._end(run.id, "stopped", note))
         return stopped
 
-    async def view(self, job: Job, trial_id: str | None, label: str = CATEGORY_LABEL) -> JudgementsView:
-        """Return the judgements of a job or of one trial, and their agreement with people's labels."""
+    async def view(self, job: Job, trial_id: str | None) -> JudgementsView:
+        """Return the judgements of a job or of one trial, without their agreement with people's labels."""
         where = {"parent": job.id} if trial_id is None else {"parent": job.id, "name": trial_id}
         kept = await self.judgements.all(where)
         ids = sorted({each.trial_id for each in kept})
@@ -212,13 +207,11 @@ class Judges:
             newest.values(), key=lambda one: (one.scenario_name, one.agent, one.attempt, one.model)
         )
         runs = sorted(await self.runs.all({"parent": job.id}), key=lambda one: -one.create_time_ms)
-        labels = await self._annotations.labels(ids)
         return JudgementsView(
             job_id=job.id,
             job_name=job.name,
             runs=[each.view() for each in runs[:_SHOWN_RUNS]],
             judgements=views,
-            agreement=agreements(views, labels, label),
         )
 
     async def forget(self, job_id: str) -> None:
@@ -331,7 +324,7 @@ class Judges:
             judgement = await self._ask(under_way, id, evidence)
         except BudgetSpent as error:
             return _Outcome("unpaid", error.message)
-        except NoAnswer as error:
+        except CallUnanswered as error:
             _log.info("judge run %s: trial %s is not judged: %s", run.id, trial_id, error.message)
             return _Outcome("unanswered", error.message)
         if judgement is None:
@@ -344,7 +337,7 @@ class Judges:
         messages = [SaidText("user", evidence.document)]
         used, calls = TokenUsage(), 0
         for _ in range(_TRIES):
-            question = Question(under_way.run.model, INSTRUCTIONS, messages, ANSWER_SCHEMA, MOST_TOKENS)
+            question = ModelQuestion(under_way.run.model, INSTRUCTIONS, messages, ANSWER_SCHEMA, MOST_TOKENS)
             answer = await under_way.model.ask(question)
             used, calls = used + answer.usage, calls + 1
             try:

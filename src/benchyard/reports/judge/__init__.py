@@ -1,1 +1,1 @@
-"""Judgements by a model: choice of trials, evidence, checked answers, agreement with people. Pure."""
+"""Judgements by a model: choice of trials, evidence, agreement with people. Pure."""

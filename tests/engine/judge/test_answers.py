@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from benchyard.engine.judge.answers import MOST_ANSWER, is_found, read_judge_answer
+from benchyard.engine.judge.instructions import MOST_CITATIONS, MOST_EXPLANATION, MOST_QUOTE
 from benchyard.errors import UsageError
-from benchyard.reports.judge.answers import MOST_ANSWER, is_found, read_judge_answer
-from benchyard.reports.judge.instructions import MOST_CITATIONS, MOST_EXPLANATION, MOST_QUOTE
 
 SHOWN = {"2": ["ls -la", "total 8\nREADME.md  setup.py"], "3": ['rg "days"', "bash: rg: command not found"]}
 VALID: dict[str, Any] = {

@@ -6,20 +6,19 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from benchyard.errors import UsageError
-from benchyard.gateway.dialects.values import parse_json
-from benchyard.models.base import Model, WireInt
-from benchyard.models.reports.judgements import FAILURE_CATEGORIES, Citation
-from benchyard.reports.judge.instructions import (
+from benchyard.engine.judge.instructions import (
     LEAST_QUOTE,
     MOST_CITATIONS,
     MOST_EXPLANATION,
     MOST_QUOTE,
 )
+from benchyard.errors import UsageError
+from benchyard.gateway.dialects.values import parse_json
+from benchyard.models.base import Model, WireInt
+from benchyard.models.reports.judgements import FAILURE_CATEGORIES, Citation
 
 MOST_ANSWER = 64 * 1024
 """Longest answer that is parsed, in characters."""
-_FENCE = re.compile(r"```(?:json)?\s*\n(.*?)\n\s*```", re.S)
 _UNPRINTED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Control characters, and those that turn the direction of a text."""
 _ESCAPED = {"\\n": "\n", "\\t": "\t", "\\r": "\r", '\\"': '"', "\\\\": "\\"}
@@ -89,13 +88,12 @@ def is_found(quote: str, texts: Sequence[str]) -> bool:
 def _parsed(text: str) -> _GivenAnswer:
     if len(text) > MOST_ANSWER:
         raise UsageError("it is too long")
-    fenced = _FENCE.search(text)
-    body = fenced[1] if fenced else text
-    begin, end = body.find("{"), body.rfind("}")
+    # Some models put it in a fence, or words around it.
+    begin, end = text.find("{"), text.rfind("}")
     if begin < 0 or end < begin:
         raise UsageError("it has no JSON object")
     try:
-        value = parse_json(body[begin : end + 1])
+        value = parse_json(text[begin : end + 1])
     except ValueError as error:
         raise UsageError("it is not one JSON object") from error
     try:
