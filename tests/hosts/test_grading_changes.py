@@ -183,7 +183,7 @@ def test_a_disk_is_measured_by_the_walk_that_finds_its_changes(
         image, whole = await yard.images.get("large"), measured.bytes
         # As with a disk of which there is too much to look at each file.
         monkeypatch.setattr(changes, "MOST_LISTED", 10)
-        found = await rooms.take(devbox, "large", counted=["/task"])
+        found = await rooms.changes_of_taken_disk(devbox, "large", counted=["/task"])
         assert found.used is not None
         assert (found.used.is_exact, found.used.entries) == (False, measured.entries)
         monkeypatch.setattr(yard.images.trees, "usage", None)

@@ -64,6 +64,11 @@ def benchmark_run_key(run_id: str) -> str:
     return f"benchmark-run/{run_id}/end"
 
 
+def judge_key(run_id: str) -> str:
+    """Return the key of a judge run."""
+    return f"judge/{run_id}"
+
+
 def removal_key(subject: str) -> str:
     """Return the key of the removal of a job, a benchmark run or a scenario run."""
     return f"removal/{subject}"

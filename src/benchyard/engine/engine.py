@@ -30,6 +30,7 @@ from benchyard.engine.jobs.scheduler import Capacity, Scheduler
 from benchyard.engine.jobs.service import Jobs
 from benchyard.engine.jobs.store import JobStore
 from benchyard.engine.jobs.teardown import Teardown
+from benchyard.engine.judge.service import Judges
 from benchyard.engine.network.gateway_access import Grants
 from benchyard.engine.network.gateway_configs import GatewayConfigs
 from benchyard.engine.network.model_routes import ModelKeys, ModelUpstreams
@@ -97,6 +98,7 @@ class Engine:
     jobs: Jobs
     evidence: TrialEvidence
     trial_annotations: TrialAnnotations
+    judges: Judges
     work_changes: WorkChanges
     agents: Agents
     gateway_configs: GatewayConfigs
@@ -174,7 +176,9 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
             benchmarks, scenarios, jobs.records, benchmark_runs.records, runs.records, tools.objects
         )
         baselines = Baselines(store.collection("baselines", Baseline), jobs, tools.vault)
-        removals = Removals(tools, store, jobs, benchmark_runs, runs, grants, deletions, baselines)
+        evidence = TrialEvidence(tools.settings.data, jobs, run_records, traces)
+        judges = Judges(tools, store, jobs, evidence, scenarios, keys, grants)
+        removals = Removals(tools, store, jobs, benchmark_runs, runs, grants, deletions, baselines, judges)
         engine = Engine(
             devboxes=devboxes,
             executions=Executions(tools, devboxes),
@@ -200,8 +204,9 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
             trial_steps=LiveTrialSteps(tools, job_store, access),
             scorer_validation=ScorerValidation(tools, devboxes, scorers),
             jobs=jobs,
-            evidence=TrialEvidence(tools.settings.data, jobs, run_records, traces),
+            evidence=evidence,
             trial_annotations=TrialAnnotations(store),
+            judges=judges,
             work_changes=WorkChanges(tools, runs, devboxes),
             deletions=deletions,
             removals=removals,
@@ -234,5 +239,7 @@ async def _take_up(engine: Engine) -> None:
     # Before jobs: webhooks send the ends of jobs.
     await engine.webhooks.open()
     await engine.jobs.open()
+    # After jobs, which close the grants that they do not know.
+    await engine.judges.open()
     await engine.removals.open()
     engine.retention.open()

@@ -20,6 +20,7 @@ from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes.boot import FINAL_KIND, SCORING_KIND
 from benchyard.engine.jobs.evidence import forget_findings
 from benchyard.engine.jobs.service import Jobs
+from benchyard.engine.judge.service import Judges
 from benchyard.engine.network.gateway_access import Grants
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.engine.runs.model_access import grant_id_of
@@ -57,6 +58,7 @@ class Removals:
         grants: Grants,
         deletions: Deletions,
         baselines: Baselines,
+        judges: Judges,
     ) -> None:
         self.records: Collection[Removal] = store.collection("removals", Removal)
         self._tools = tools
@@ -66,6 +68,7 @@ class Removals:
         self._runs = runs
         self._deletions = deletions
         self._baselines = baselines
+        self._judges = judges
         self._grants = grants
         self._answers: OrderedDict[str, RemovalView] = OrderedDict()
 
@@ -195,6 +198,8 @@ class Removals:
                 await self._grants.forget(grant_id)
             for stored in await self._objects([run.id for run in removal.runs]):
                 await self._tools.objects.remove(stored.id)
+            if removal.kind == "job":
+                await self._judges.forget(removal.subject)
             await asyncio.to_thread(forget_findings, self._tools.settings.data, removal.subject)
             await retry_store(self._remove_rows, removal)
             await self._deletions.sweep(removal.scenario_ids)

@@ -63,6 +63,8 @@ TABLES = {
         _noun("webhooks"),
         _noun("webhook_deliveries", one="webhook delivery"),
         _noun("trial_annotations", one="annotation"),
+        _noun("judge_runs"),
+        _noun("judgements"),
     )
 }
 

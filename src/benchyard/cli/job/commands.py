@@ -130,6 +130,8 @@ _ELSEWHERE = {
     "export": "benchyard.cli.job.export:export",
     "report": "benchyard.cli.job.report:report",
     "gate": "benchyard.cli.job.compare:gate",
+    "judge": "benchyard.cli.job.judge:judge",
+    "judgements": "benchyard.cli.job.judge:judgements",
     "logs": "benchyard.cli.job.logs:logs",
     "problems": "benchyard.cli.job.problems:problems",
     "note": "benchyard.cli.job.notes:note",

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from benchyard.cli.connection import connect
+from benchyard.cli.job.judgement_lines import agreement_lines, summary_lines
 from benchyard.cli.job.names import find_job
 from benchyard.cli.progress import spinner
 from benchyard.cli.render import (
@@ -18,6 +19,7 @@ from benchyard.cli.render import (
 )
 from benchyard.client.plain_text import clean
 from benchyard.models.job_plans import count_text
+from benchyard.models.reports.judgements import JudgementsView
 from benchyard.models.reports.problems import (
     Association,
     FailureGroup,
@@ -39,9 +41,9 @@ _SHOWN_TESTS = 3
 def problems(given: str, agent: str | None, signal: str | None, output: str) -> None:
     """Show what went wrong in a job's trials: signals with their steps, and failures that are alike.
 
-    Nothing is asked of a model. New problems, which the last job of the same benchmark did not have, come
-    first. A problem `goes with failing` only where that holds inside scenarios and agents, corrected for the
-    number of problems.
+    Nothing is asked of a model; `job judge` asks one, and what it said is shown at the end. New problems,
+    which the last job of the same benchmark did not have, come first. A problem `goes with failing` only
+    where that holds inside scenarios and agents, corrected for the number of problems.
 
     \b
       benchyard job problems my-job
@@ -53,6 +55,7 @@ def problems(given: str, agent: str | None, signal: str | None, output: str) -> 
         job = find_job(client, given, scenarios=False)
         with spinner("reading trajectories"):
             view = client.jobs.problems(job.id)
+        judged = client.jobs.judgements(job.id) if output == "text" and signal is None else None
     view = selected_problems(view, agent, signal)
     if output != "text":
         show(view, output, "")
@@ -63,6 +66,8 @@ def problems(given: str, agent: str | None, signal: str | None, output: str) -> 
         _print_problem(problem, is_alone=signal is not None)
     if signal is None:
         _print_groups(view)
+    if judged is not None:
+        _print_judged(judged, agent)
     for note in view.notes:
         click.echo()
         echo_sentence(f"! {clean(note)}")
@@ -137,6 +142,16 @@ def _print_groups(view: ProblemsView) -> None:
             click.echo("\n".join(command_text(f"benchyard trial show {example.trial_id}", "    ")))
     if view.n_groups > _SHOWN_GROUPS:
         click.echo(f"... and {view.n_groups - _SHOWN_GROUPS} more; -o json shows more")
+
+
+def _print_judged(judged: JudgementsView, agent: str | None) -> None:
+    """Print what judges said, apart from the signals; of one agent, `job judgements` is the place."""
+    if not judged.judgements or agent is not None:
+        return
+    click.echo("\n" + click.style("judged by a model, apart from the signals", bold=True))
+    for line in (*summary_lines(judged.judgements), *agreement_lines(judged.agreement)):
+        click.echo(f"  {line}")
+    click.echo("\n".join(command_text(f"benchyard job judgements {judged.job_id}", "    ")))
 
 
 def _group_lines(group: FailureGroup) -> Iterator[str]:

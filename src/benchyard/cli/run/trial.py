@@ -9,6 +9,7 @@ from typing import Any, Literal
 import click
 
 from benchyard.cli.connection import connect
+from benchyard.cli.job.judgement_lines import judgement_lines
 from benchyard.cli.job.names import find_job
 from benchyard.cli.job.summary import conditions_once
 from benchyard.cli.lazy_group import Noun
@@ -44,6 +45,7 @@ from benchyard.client.lookup import find_scenario, scenario_id_in
 from benchyard.client.plain_text import clean
 from benchyard.errors import NotFound, UsageError
 from benchyard.models.jobs import BenchmarkJobView
+from benchyard.models.reports.judgements import JudgementView
 from benchyard.models.runs import ScenarioRunView
 from benchyard.models.trials import TrialView
 
@@ -183,7 +185,8 @@ def show_(
             job = find_job(client, given)
             chosen, others = _chosen(client, job, scenario, agent_name, attempt)
         details = _details(client, chosen, full=full or output != "text")
-    report = TrialReport(job, chosen, others, details)
+        judged = _judgements(client, chosen)
+    report = TrialReport(job, chosen, others, details, judged)
     if output != "text":
         show(report.data(), output, "")
         return
@@ -203,6 +206,8 @@ class TrialReport:
     others: Sequence[TrialView]
     details: RunDetails | None
     """None while the run does not exist yet, and after its deletion."""
+    judgements: Sequence[JudgementView] = ()
+    """Opinions of models on it."""
 
     def data(self) -> dict[str, Any]:
         """Return all as one value for -o json."""
@@ -212,6 +217,7 @@ class TrialReport:
             "scenario_run": wire(self.details.run) if self.details else None,
             **(self.details.data("agent_executions") if self.details else _NO_DETAILS),
             "other_trial_ids": [other.id for other in self.others],
+            "judgements": [wire(judgement) for judgement in self.judgements],
         }
 
     def lines(self, wanted: StepSelection, *, full: bool) -> Iterator[str]:
@@ -224,6 +230,8 @@ class TrialReport:
             yield from trajectory_lines(trajectory or "there is none", traces, wanted)
             return
         yield from _others(self.job, self.trial, self.others)
+        for each in self.judgements:
+            yield from ("", *judgement_lines(each))
         yield from _stages(self.trial)
         if details is not None:
             yield from details.lines("agent", wanted, full=full)
@@ -369,6 +377,17 @@ def _details(client: Client, trial: TrialView, *, full: bool) -> RunDetails | No
     except NotFound:
         return None
     return fetch_details(client, run, full=full, most_commands=_MOST_COMMANDS, of_agent=True)
+
+
+def _judgements(client: Client, trial: TrialView) -> Sequence[JudgementView]:
+    """Return what judges said of a trial; nothing is said of one that has not ended."""
+    if trial.outcome is None:
+        return ()
+    try:
+        return client.jobs.judgements(trial.job_id, trial.id).judgements
+    except NotFound:
+        # Servers of other makes have no judges.
+        return ()
 
 
 def _head(job: BenchmarkJobView, trial: TrialView, run: ScenarioRunView | None) -> str:

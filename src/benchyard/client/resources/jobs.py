@@ -9,7 +9,7 @@ import httpx
 
 from benchyard.client.event_streams import EventParser
 from benchyard.client.listings import ListingSpec, items_of_pages, listing
-from benchyard.client.methods import S, VerbGroup, call, items
+from benchyard.client.methods import S, call, items
 from benchyard.client.operations import (
     READ_TIMEOUT,
     TRANSFER_TIMEOUT,
@@ -26,6 +26,7 @@ from benchyard.client.operations import (
 )
 from benchyard.client.report_views import JobReport
 from benchyard.client.request_fields import JobPageFields, TrialFields, body_of
+from benchyard.client.resources.judges import JudgeVerbs
 from benchyard.client.trial_frames import FrameKind, frame_of
 from benchyard.errors import Conflict, ServerUnreachable, StillWaiting
 from benchyard.models.base import RenameRequest
@@ -138,7 +139,7 @@ def no_notice(_: bool) -> None:  # noqa: FBT001 (what it is told is in the name 
     """Ignore whether the server is away."""
 
 
-class Jobs(VerbGroup[S]):
+class Jobs(JudgeVerbs[S]):
     """The jobs of a server."""
 
     @call

@@ -43,6 +43,11 @@ class TrialAnnotations:
 
         return make() if len(trials) <= _FEW else await asyncio.to_thread(make)
 
+    async def labels(self, trial_ids: Sequence[str]) -> dict[str, list[PersonLabel]]:
+        """Return the verdicts of people on trials that have any."""
+        found = await self._records.all({"id": list(trial_ids)}) if trial_ids else []
+        return {each.id: each.labels for each in found if each.labels}
+
     async def annotate(self, trial: Trial, wanted: AnnotationRequest) -> TrialView:
         """Change tags and note of a trial; raises UsageError for too many tags."""
         return await self._change(trial, lambda old: old.model_copy(update=annotated(old.tags, wanted)))

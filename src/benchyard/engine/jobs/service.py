@@ -238,6 +238,10 @@ class Jobs:
         """Return a trial of any job by its id; raises NotFound."""
         return await self._job_store.trials.get(id)
 
+    async def trials_by_ids(self, job_id: str, ids: Sequence[str]) -> list[Trial]:
+        """Return the trials of a job with these ids; those that are gone are left out."""
+        return await self._job_store.trials.all({"parent": job_id, "id": list(ids)}) if ids else []
+
     async def trials_over_jobs(self, query: Query) -> Page[Trial]:
         """Return a page of the trials of all jobs, newest first; raises UsageError for an invalid query."""
         found = await self._job_store.facts.page(query)

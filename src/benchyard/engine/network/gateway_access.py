@@ -27,6 +27,10 @@ FIRST_PORT = 20_000
 PORTS = 12_000
 """Number of ports for doors: all below those that kernels give to outgoing connections."""
 
+_LOOPBACK = "127.0.0.1"
+SERVERS_OWN = "server-"
+"""Prefix of the names under which the server itself, and no devbox, asks models."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -258,7 +262,7 @@ class Grants:
         await self._listen(grant.devbox_id, partial(self._gateway.grant, grant))
 
     async def _listen(self, devbox_id: str, before: Callable[[], Awaitable[object]] | None = None) -> None:
-        descriptor, _port = await self._host.doors.open(devbox_id, port_of(devbox_id))
+        descriptor = await self._door(devbox_id)
         try:
             if before is not None:
                 await before()
@@ -266,3 +270,14 @@ class Grants:
             await self._gateway.listen(devbox_id, descriptor)
         finally:
             os.close(descriptor)
+
+    async def _door(self, devbox_id: str) -> int:
+        """Return a listening socket, which the caller closes: the devbox's, or one for the server itself.
+
+        The server connects by a descriptor: nobody is told the port, and the door asks for the token anyway.
+        """
+        if devbox_id.startswith(SERVERS_OWN):
+            with socket.create_server((_LOOPBACK, 0), backlog=1) as listener:
+                return os.dup(listener.fileno())
+        descriptor, _port = await self._host.doors.open(devbox_id, port_of(devbox_id))
+        return descriptor

@@ -1,0 +1,1 @@
+"""Judges: models that are asked, through the gateway, why trials failed."""

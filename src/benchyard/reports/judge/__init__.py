@@ -1,0 +1,1 @@
+"""Judgements by a model: choice of trials, evidence, agreement with people. Pure."""
