@@ -217,6 +217,16 @@ class Inside:
         """Make folders and their parents without a program of the devbox; False if not possible."""
         return False
 
+    async def open_in_folders(
+        self, devbox_id: str, folders: Sequence[NewFolder], requests: Sequence[OpenFile]
+    ) -> list[int] | None:
+        """Make folders as `make_folders` does, then open files to write, at once; None if not possible.
+
+        The files are for one user, at most `MOST_OPENED`. If something fails, none stays open, some folders
+        and files may have been made, and the result is None too: each by itself tells why.
+        """
+        return None
+
     async def files(
         self, devbox_id: str, folder: str, user: str, newer_than: str | None, most: int
     ) -> list[str] | None:

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchyard.devboxes.base import (
     Capability,
@@ -37,6 +37,30 @@ _KILLED = 137
 _READ_BY_SHELLS = frozenset({"BASH_ENV", "ENV"})
 
 
+class DiskBlocks(NamedTuple):
+    """Space that a disk takes, as far as it was looked at."""
+
+    bytes: int
+    """Of the entries that were looked at."""
+    entries: int
+    looked_at: int
+
+    @property
+    def is_exact(self) -> bool:
+        """Tell whether every entry was looked at."""
+        return self.looked_at >= self.entries
+
+    def at_least(self, earlier: "DiskBlocks | None") -> int:
+        """Return the bytes that the disk takes at the least, with regard to an earlier whole measurement.
+
+        If no entry is missing since then, and those looked at are as large on average as the disk was, no
+        other walk is needed to tell that it is still that large.
+        """
+        if earlier is None or not self.looked_at or self.entries < earlier.entries:
+            return self.bytes
+        return max(self.bytes, min(earlier.bytes, self.bytes * self.entries // self.looked_at))
+
+
 class HostDevbox:
     """The host's state of one devbox.
 
@@ -60,6 +84,8 @@ class HostDevbox:
         self.entry = entry
         self.spec = spec
         self.is_running = False
+        self.measured: DiskBlocks | None = None
+        """Space that its disk took when it was last measured; None if this server has not measured it."""
         self._why_ended = ""
         folder = spec.folder / "executions"
         # A new devbox has no earlier executions to look for on disk.

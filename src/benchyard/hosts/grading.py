@@ -7,12 +7,13 @@ import os
 import posixpath
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchyard.devboxes.base import (
+    MOST_OPENED,
     Capability,
     DevboxProcesses,
     Driver,
@@ -35,7 +36,7 @@ from benchyard.errors import (
 )
 from benchyard.hosts import state
 from benchyard.hosts.cancellation import wait_at_most
-from benchyard.hosts.devbox import HostDevbox
+from benchyard.hosts.devbox import DiskBlocks, HostDevbox
 from benchyard.hosts.state import DevboxEntry
 from benchyard.images.store import Image, ImageStore
 
@@ -158,6 +159,8 @@ class DiskChanges:
     """False if there was too much to note: entries that were not noted are judged by their time alone."""
     outside: "DiskChanges | None" = None
     """The changes without those in folders that were only counted, if all together are truncated."""
+    used: DiskBlocks | None = field(default=None, compare=False)
+    """Space that all content of the disk takes; None if some of it was left out."""
 
 
 async def mark_disk(devbox: HostDevbox, trees: Trees, name: str = _MARK) -> bool:
@@ -235,6 +238,7 @@ def _read_changes(report: Path, outside: Path | None = None) -> DiskChanges:
         found["truncated"],
         found["exact"],
         _read_changes(outside) if outside and outside.exists() else None,
+        DiskBlocks(*found["used"]) if "used" in found else None,
     )
 
 
@@ -378,7 +382,13 @@ class DevboxGrading:
                 raise Conflict(f"the disk of devbox {devbox_id} was not taken as image {image_id}")
             require_mark(devbox, disk)
             below = self._images.rootfs(await self._image(devbox.entry))
-            return await compare_with_mark(devbox, self._trees, (disk, below), aside, counted)
+            found = await compare_with_mark(devbox, self._trees, (disk, below), aside, counted)
+            if found.used is not None:
+                # No process can change it any more: it need not be measured by another walk.
+                least = found.used.at_least(devbox.measured)
+                image = await self._images.get(image_id)
+                self._images.note_size(image, least, is_exact=found.used.is_exact)
+            return found
 
     async def processes(self, devbox_id: str) -> DevboxProcesses:
         """Return a running devbox's processes, but ours: `MOST_PROCESSES` at most, and the number of all."""
@@ -458,6 +468,15 @@ class DevboxGrading:
         except (DevboxError, StillWaiting) as error:
             _log.info("folders of devbox %s are made by its shell instead: %s", devbox_id, error)
             return False
+
+    async def open_in_folders(
+        self, devbox_id: str, folders: Sequence[NewFolder], requests: Sequence[OpenFile]
+    ) -> list[int] | None:
+        """Make folders of a running devbox and open files to write, see `Inside.open_in_folders`."""
+        self._devbox(devbox_id).require_running()
+        if not requests or len(requests) > MOST_OPENED:
+            return None
+        return await self._driver.inside.open_in_folders(devbox_id, folders, requests)
 
     async def files(
         self, devbox_id: str, folder: str, user: str, newer_than: str | None, most: int

@@ -30,7 +30,7 @@ from benchyard.devboxes.base import (
 from benchyard.errors import BenchyardError, Conflict, ImageError, NotFound
 from benchyard.hosts import output, state
 from benchyard.hosts.cancellation import PendingWork, wait_at_most
-from benchyard.hosts.devbox import HostDevbox
+from benchyard.hosts.devbox import DiskBlocks, HostDevbox
 from benchyard.hosts.grading import DevboxGrading
 from benchyard.hosts.output import OutputBudget
 from benchyard.hosts.requests import ExecRequest, ExecutionState, HostActivity, StartRequest
@@ -117,9 +117,14 @@ _SHARE = 20
 
 
 async def watch_disks(
-    running: Callable[[], list[DevboxSpec]], driver: Driver
+    running: Callable[[], list[DevboxSpec]],
+    driver: Driver,
+    note: Callable[[str, int, int], None] = lambda _id, _bytes, _entries: None,
 ) -> AsyncIterator[tuple[str, str]]:
-    """Yield, for ever, devboxes over a limit of their disk, with the exceeded limit."""
+    """Yield, for ever, devboxes over a limit of their disk, with the exceeded limit.
+
+    `note` is called with the id, bytes and entries of every disk that was measured.
+    """
     due: dict[str, float] = {}
     while True:
         specs = running()
@@ -134,6 +139,7 @@ async def watch_disks(
             except (OSError, BenchyardError) as error:
                 _logger.warning("the disk of %s could not be measured: %s", spec.id, error)
                 continue
+            note(spec.id, used, entries)
             ended = time.monotonic()
             due[spec.id] = ended + (ended - began) * _SHARE
             excess = _excess(used, entries, spec.limits)
@@ -594,5 +600,9 @@ class Host:
         def running() -> list[DevboxSpec]:
             return [devbox.spec for devbox in self._devboxes.values() if devbox.is_running]
 
-        async for devbox_id, detail in watch_disks(running, self._driver):
+        def note(devbox_id: str, used: int, entries: int) -> None:
+            if devbox := self._devboxes.get(devbox_id):
+                devbox.measured = DiskBlocks(used, entries, entries)
+
+        async for devbox_id, detail in watch_disks(running, self._driver, note):
             await self._lost(DevboxEnded(devbox_id, "out_of_disk", detail))

@@ -24,6 +24,8 @@ class Layers:
         self._trees = trees
         self._pins: list[set[str]] = []
         self._sizes: dict[str, int] = {}
+        self._least: dict[str, int] = {}
+        """Bytes that layers take at least, where their size is not known."""
         self._syncing = asyncio.Lock()
         self._syncs_begun = self._syncs_done = 0
 
@@ -120,6 +122,10 @@ class Layers:
             return False
         return True
 
+    def note_size(self, name: str, size: int, *, is_exact: bool) -> None:
+        """Note the bytes on disk of a layer, or fewer than it takes."""
+        (self._sizes if is_exact else self._least)[name] = size
+
     async def size(self, names: Iterable[str], most: int | None = None) -> int:
         """Return the bytes on disk of these layers; each is measured once, since layers never change.
 
@@ -128,7 +134,9 @@ class Layers:
         total = 0
         for name in names:
             size = self._sizes.get(name)
-            if size is None:
+            if size is None and most is not None and self._least.get(name, 0) > most:
+                size = self._least[name]
+            elif size is None:
                 size = (await self._trees.usage(self.path(name), most))[0]
                 if most is None or size <= most:
                     self._sizes[name] = size
@@ -156,6 +164,7 @@ class Layers:
             if path.name not in in_use and path.exists():
                 aside.append(path.rename(self._partial / secrets.token_hex(8)))
                 self._sizes.pop(path.name, None)
+                self._least.pop(path.name, None)
         for path in aside:
             await self._trees.remove(path)
 

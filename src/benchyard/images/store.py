@@ -258,6 +258,10 @@ class ImageStore:
         """Return the bytes on disk that an image adds to its parent; above `most`, it is not exact."""
         return await self._layers.size(image.layers if image.parent is None else image.layers[:1], most)
 
+    def note_size(self, image: Image, size: int, *, is_exact: bool) -> None:
+        """Note what the topmost layer of an image takes, or takes at least, so that nothing measures it."""
+        self._layers.note_size(image.layers[0], size, is_exact=is_exact)
+
     async def share(self, image_id: str, new_id: str, kind: str) -> Image:
         """Name the layers of an image by another id too, so that they stay when the image is removed."""
         check_id(new_id)

@@ -182,3 +182,36 @@ def test_what_was_there_for_a_while_leaves_its_folder_changed(tmp_path: Path) ->
         "/usr/lib/deep/new": ("added", "file"),
         "/etc/hosts": ("added", "file"),
     }
+
+
+def test_what_a_disk_takes_is_told_as_far_as_it_was_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = tmp_path / "tree"
+    (tree / "home/user").mkdir(parents=True)
+    (tree / "home/user/before").write_bytes(b"x" * 9000)
+    changes.note_tree(str(tree), str(tmp_path / "mark"))
+    (tree / "home/user/many/deep").mkdir(parents=True)
+    for number in range(20):
+        (tree / f"home/user/many/{number}").write_bytes(b"x" * number * 1000)
+    os.link(tree / "home/user/many/19", tree / "home/user/many/deep/again")
+    (tree / "home/user/many/link").symlink_to("1")
+
+    def used(*folders: str, aside: tuple[str, ...] = ()) -> list[int] | None:
+        report = tmp_path / "report"
+        for each in (report, tmp_path / "report.outside"):
+            each.unlink(missing_ok=True)
+        mark = str(tmp_path / "mark")
+        changes.compare_tree(str(tree), mark, ([], []), str(report), aside, folders)
+        found: list[int] | None = json.loads(report.read_text()).get("used")
+        return found
+
+    size, entries = trees.tree_usage(str(tree))
+    assert used() == used("/home/user") == [size, entries, entries]
+    assert used(aside=("/home/user",)) is None
+    monkeypatch.setattr(changes, "MOST_LISTED", 10)
+    found = used("/home/user")
+    assert found is not None
+    assert found[0] < size
+    assert found[1] == entries
+    assert 10 <= found[2] < entries

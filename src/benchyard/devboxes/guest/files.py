@@ -19,12 +19,15 @@ _MOST_TRIES = 10
 def answer_open(connection: socket.socket, message: dict[str, Any], *, can_change_user: bool) -> NoReturn:
     """Open the files, send descriptors or the error, and end (in a forked child of the first process).
 
-    Further files of the same user are listed under `more`.
+    Further files of the same user are listed under `more`, folders to make before that under `folders`.
     """
     reply: dict[str, Any] = {"seq": message["seq"], "ok": True}
     opened: list[int] = []
     try:
         user = users.find(message["user"])
+        for folder in message.get("folders", ()):
+            _make(**folder, can_change_user=can_change_user)
+            reply["folders"] = reply.get("folders", 0) + 1
         user.become(can_change=can_change_user)
         os.umask(0o022)
         for each in (message, *message.get("more", ())):

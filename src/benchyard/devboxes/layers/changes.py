@@ -154,6 +154,8 @@ def compare_tree(
     of the folders `aside` is neither listed nor counted. In new folders of those that are `counted`, fewer
     plain files are listed, and if there are many, not every file is looked at; the total is reported. If not
     all can be listed, a file named `report` and `OUTSIDE` gets the differences without the `counted` folders.
+    Unless something was left aside, `used` reports the bytes on disk of all entries that were looked at, the
+    number of entries of the tree, and of those looked at.
     """
     found = [_compared(path, manifest, below, aside, counted)]
     if counted and found[0].is_truncated:
@@ -211,13 +213,18 @@ class _Comparison:
         self._looked = self._of_work = 0
         """Entries of counted new folders that were looked at, and plain ones that were listed."""
         self.is_truncated = False
+        self._blocks = trees.BlockSum()
+        self._entries = 0
+        """Entries of all places; those that were looked at are in the sum of blocks too."""
+        self._is_measured = True
+        """False if some places were not entered, so that their entries are not known."""
         self._stirred: dict[str, tuple[int, os.stat_result]] = {}
         """Folders of a system that nothing explains so far: something was there for a while, and went."""
 
     def visit(self) -> list[str]:
         prefix = _prefix(self._place)
         if len(prefix) > _MOST_PATH:
-            self.is_truncated = True
+            self.is_truncated, self._is_measured = True, False
             return []
         if self._is_new() and prefix.startswith(self._counted):
             return self._visit_counted(prefix)
@@ -227,11 +234,14 @@ class _Comparison:
             status = status_of(name, self._place.fd)
             if status is None:
                 continue
+            self._entries += 1
+            self._blocks.add(status)
             path = prefix + name
             before = self._noted.pop(path, None)
             if before is None:
                 self._stirred.pop(prefix.rstrip("/"), None)
             if path in self._aside:
+                self._is_measured = False
                 self._forget_below(path)
                 continue
             now = _entry(name, self._place.fd, status)
@@ -250,6 +260,7 @@ class _Comparison:
         """Look at the entries of a new folder as long as there is room, and count the others."""
         with os.scandir(self._place.fd) as found:
             entries = list(found)
+        self._entries += len(entries)
         if self._looked < MOST_LISTED:
             entries.sort(key=lambda each: each.name)
         room = max(0, MOST_LISTED - self._looked)
@@ -277,7 +288,9 @@ class _Comparison:
         self._looked += 1
         status = status_of(name, self._place.fd)
         if status is None:
+            self._entries -= 1
             return True
+        self._blocks.add(status)
         path, mode = prefix + name, status.st_mode
         if weight(path, "added", _type(mode), stat.S_IMODE(mode)) >= PLAIN:
             if self._of_work >= MOST_OF_WORK:
@@ -430,7 +443,10 @@ class _Comparison:
 
     def facts(self) -> dict[str, Any]:
         """Return the other content of the report."""
-        return {"total": self._total, "truncated": self.is_truncated, "exact": self._whole}
+        found: dict[str, Any] = {"total": self._total, "truncated": self.is_truncated, "exact": self._whole}
+        if self._is_measured:
+            found["used"] = [self._blocks.bytes, self._entries, self._blocks.entries]
+        return found
 
 
 def _kind(before: MarkedEntry | None, now: MarkedEntry, lower: os.stat_result | None) -> str | None:

@@ -227,15 +227,32 @@ def tree_usage(path: str, most: int | None = None) -> tuple[int, int]:
     return count.bytes, count.entries
 
 
-class _Count:
+class BlockSum:
+    """Bytes on disk of the entries added so far, hard links once."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.entries = 0
+        self._linked: set[tuple[int, int]] = set()
+
+    def add(self, status: os.stat_result) -> None:
+        """Add an entry."""
+        self.entries += 1
+        if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
+            identity = (status.st_dev, status.st_ino)
+            if identity in self._linked:
+                return
+            self._linked.add(identity)
+        self.bytes += status.st_blocks * 512
+
+
+class _Count(BlockSum):
     """The sums of a walk so far."""
 
     def __init__(self, place: TreeCursor, most: int | None) -> None:
-        self.bytes = 0
-        self.entries = 0
+        super().__init__()
         self._place = place
         self._most = most
-        self._linked: set[tuple[int, int]] = set()
 
     def visit(self) -> list[str]:
         directories = []
@@ -248,7 +265,7 @@ class _Count:
                     continue
                 if stat.S_ISDIR(status.st_mode):
                     directories.append(entry.name)
-                self._add(status)
+                self.add(status)
                 if self._most is not None and self.bytes > self._most:
                     return []
         return directories
@@ -262,15 +279,6 @@ class _Count:
             if error.errno in _GONE:
                 return False
             raise
-
-    def _add(self, status: os.stat_result) -> None:
-        self.entries += 1
-        if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
-            identity = (status.st_dev, status.st_ino)
-            if identity in self._linked:
-                return
-            self._linked.add(identity)
-        self.bytes += status.st_blocks * 512
 
 
 def sync_tree(path: str) -> None:

@@ -127,8 +127,8 @@ _FEW_ENTRIES = 200
 """Entries of a tree that a thread walks through: with more, it and the other threads hold each other up."""
 _MOST_REMEMBERED = 1000
 """Large trees to remember; they are forgotten when removed, or when as many others have come."""
-_LONG_SHEET_BYTES = 8 * 1024
-"""Bytes of a long list of paths: some hundreds of them."""
+_LONG_SHEET_BYTES = 24 * 1024
+"""Bytes of a long list of paths: more than those of the work that a large trial leaves (`MOST_OF_WORK`)."""
 _SMALL_FILE_BYTES = 1024**2
 """Bytes of a file whose removal holds nobody up."""
 

@@ -387,6 +387,11 @@ class _FolderInside(FirstProcessInside):
         # The process that would make them has the machine's root.
         return False
 
+    async def open_in_folders(
+        self, devbox_id: str, folders: Sequence[NewFolder], requests: Sequence[OpenFile]
+    ) -> list[int] | None:
+        return None
+
     async def files(
         self, devbox_id: str, folder: str, user: str, newer_than: str | None, most: int
     ) -> list[str] | None:

@@ -14,6 +14,7 @@ from benchyard.devboxes.base import (
     DevboxProcesses,
     Inside,
     NewFolder,
+    OpenFile,
     OpenWatch,
 )
 from benchyard.devboxes.shared import connections
@@ -51,6 +52,11 @@ class FirstProcessInside(Inside):
     async def make_folders(self, devbox_id: str, folders: Sequence[NewFolder]) -> bool:
         await self._ask(devbox_id, {"op": "folders", "folders": [asdict(folder) for folder in folders]})
         return True
+
+    async def open_in_folders(
+        self, devbox_id: str, folders: Sequence[NewFolder], requests: Sequence[OpenFile]
+    ) -> list[int] | None:
+        return await self._get(devbox_id).open_in_folders(folders, requests)
 
     async def files(
         self, devbox_id: str, folder: str, user: str, newer_than: str | None, most: int

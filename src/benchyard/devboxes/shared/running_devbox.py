@@ -21,6 +21,7 @@ from benchyard.devboxes.base import (
     DevboxSpec,
     Kill,
     Network,
+    NewFolder,
     OpenFile,
     Resize,
     Signal,
@@ -339,6 +340,22 @@ class RunningDevbox:
                 _close(files)
                 raise
         return files
+
+    async def open_in_folders(
+        self, folders: Sequence[NewFolder], requests: Sequence[OpenFile]
+    ) -> list[int] | None:
+        """Make folders, and return descriptors of files to write for one user; None if something failed."""
+        first, *more = (each.__dict__ for each in requests)
+        asked = {"op": "open", **first, "more": more, "folders": [each.__dict__ for each in folders]}
+        reply, descriptors = await self.ask(asked)
+        if not reply["ok"]:
+            return None
+        files = await _released(descriptors[:-1], descriptors[-1:])
+        # The first process of an earlier version makes no folders, and may open one file only.
+        if reply.get("folders", 0) == len(folders) and len(files) == len(requests):
+            return files
+        _close(files)
+        return None
 
     async def network(self) -> int:
         """Return a descriptor of its network namespace."""

@@ -8,13 +8,21 @@ from functools import partial
 from pathlib import Path
 
 from benchyard.benchmarks.files import scenario_draft
-from benchyard.devboxes.base import Capability, DevboxLimits, HostFolder, NewFolder
+from benchyard.benchmarks.files.scenario_draft import StartingFile
+from benchyard.devboxes.base import (
+    MOST_OPENED,
+    Capability,
+    DevboxLimits,
+    HostFolder,
+    NewFolder,
+    OpenFile,
+)
 from benchyard.engine.background import retry_store
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import EngineContext
 from benchyard.engine.devboxes import services
 from benchyard.engine.devboxes.commands import entrypoint_id, launch_id, run_step
-from benchyard.engine.devboxes.descriptors import read_all, write_content
+from benchyard.engine.devboxes.descriptors import read_all, write_content, write_contents
 from benchyard.engine.devboxes.mounts import put_mount, put_object
 from benchyard.engine.devboxes.secrets import note_given_values
 from benchyard.engine.devboxes.sizes import resources
@@ -230,7 +238,7 @@ async def _prepare(tools: EngineContext, devbox: Devbox, request: StartRequest) 
     for index, mount in enumerate(devbox.mounts):
         if failure := await put_mount(tools, devbox, index, mount):
             return failure
-    for step in (_doors, link_agent_commands, _working_directory, _launch, _first_step):
+    for step in (_doors, link_agent_commands, _begin_work, _first_step):
         if failure := await step(tools, devbox, request):
             return failure
     await egress.begin_agent_phase(tools, devbox)
@@ -252,11 +260,25 @@ async def _doors(tools: EngineContext, devbox: Devbox, request: StartRequest) ->
     return None
 
 
-async def _working_directory(tools: EngineContext, devbox: Devbox, request: StartRequest) -> str | None:
-    """Create the working directory of a scenario if it is missing, owned by the devbox's user."""
-    path = devbox.purpose.working_directory if devbox.purpose else None
-    if path is None or devbox.boot:
-        return None
+async def _begin_work(tools: EngineContext, devbox: Devbox, request: StartRequest) -> str | None:
+    """Create the working directory of a scenario if it is missing, and carry out the launch commands."""
+    path = devbox.purpose.working_directory if devbox.purpose and not devbox.boot else None
+    folders = [] if path is None else [NewFolder(path, owner=request.user, only_new=True)]
+    commands = devbox.launch_parameters.launch_commands or []
+    files: list[StartingFile] = []
+    for command in commands[:MOST_OPENED]:
+        if (file := _file_of(command)) is None:
+            break
+        files.append(file)
+    done = await _write_files(tools, devbox, folders, files, request.user)
+    if path is not None and not done and (failure := await _working_directory(tools, devbox, request, path)):
+        return failure
+    return await _launch(tools, devbox, done)
+
+
+async def _working_directory(
+    tools: EngineContext, devbox: Devbox, request: StartRequest, path: str
+) -> str | None:
     if await tools.host.rooms.make_folders(devbox.id, [NewFolder(path, owner=request.user, only_new=True)]):
         return None
     owner = f"{request.user}:" if Capability.USERS in tools.host.capabilities else ""
@@ -287,9 +309,10 @@ async def _remember_start(tools: EngineContext, devbox: Devbox, user: str) -> No
         await tools.host.snapshot(devbox.id, devbox.id + PRISTINE, SCORING_KIND)
 
 
-async def _launch(tools: EngineContext, devbox: Devbox, request: StartRequest) -> str | None:
+async def _launch(tools: EngineContext, devbox: Devbox, done: int) -> str | None:
+    """Carry out the launch commands, except for the first ones that are done."""
     for index, command in enumerate(devbox.launch_parameters.launch_commands or []):
-        if await _write_file(tools, devbox, command):
+        if index < done or await _write_file(tools, devbox, command):
             continue
         step = ExecRequest(id=launch_id(devbox, index), command=command)
         failure = await run_step(tools, devbox.id, step)
@@ -298,10 +321,44 @@ async def _launch(tools: EngineContext, devbox: Devbox, request: StartRequest) -
     return None
 
 
+def _file_of(command: str) -> StartingFile | None:
+    """Return the file that a launch command writes; None if it does anything else."""
+    file = scenario_draft.starting_file_of(command, None)
+    return file if file is not None and posixpath.isabs(file.path) else None
+
+
+async def _write_files(
+    tools: EngineContext, devbox: Devbox, folders: list[NewFolder], files: list[StartingFile], user: str
+) -> int:
+    """Make folders and write the files of the first launch commands, all at once; returns how many files.
+
+    If something prevents that, each is left to be done by itself, with its own failure.
+    """
+    requests = [OpenFile(file.path, user, write=True, mode=file.mode) for file in files]
+    opened = await tools.host.rooms.open_in_folders(devbox.id, folders, requests)
+    if opened is None:
+        return 0
+    found = [os.fstat(descriptor) for descriptor in opened]
+    is_as_asked = [stat.S_IMODE(each.st_mode) for each in found] == [file.mode for file in files]
+    if not is_as_asked or len({(each.st_dev, each.st_ino) for each in found}) < len(files):
+        # Two names of one file: the second command replaces what the first one wrote.
+        for descriptor in opened:
+            os.close(descriptor)
+        return 0
+    try:
+        await write_contents(opened, {file.path: file.content for file in files})
+    except DevboxError as error:
+        tools.note(devbox.id, "setup_commands", f"files are written one by one instead: {error.message}")
+        return 0
+    for file in files:
+        tools.note(devbox.id, "setup_commands", f"wrote {file.path}")
+    return len(files)
+
+
 async def _write_file(tools: EngineContext, devbox: Devbox, command: str) -> bool:
     """Write the file of a launch command that does only that; returns False if the command must be run."""
-    file = scenario_draft.starting_file_of(command, None)
-    if file is None or not posixpath.isabs(file.path):
+    file = _file_of(command)
+    if file is None:
         return False
     try:
         descriptor = await tools.host.open_write(devbox.id, file.path, mode=file.mode)

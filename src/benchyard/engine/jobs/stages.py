@@ -1,10 +1,12 @@
 """Stages of a trial. Each finds or starts its work, so that none of it is done twice."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
 import stat
+from collections.abc import Iterator
 
 from benchyard.agents.base import PROMPT_FILE, TRAJECTORY, AgentEnd, Launch, contract_env
 from benchyard.devboxes.base import NewFolder, OpenFile
@@ -270,10 +272,13 @@ async def set_up(context: TrialContext, launch: Launch) -> None:
         return
     try:
         async with asyncio.timeout(SETUP_SECONDS * context.multiplier):
-            if context.round == 1:
-                # Later the agent may have replaced the shell; the folders exist by then.
-                await _make_folders(context)
-            await _put_anew(context, {**launch.files, task.prompt_file: task.prompt.encode()})
+            files = {**launch.files, task.prompt_file: task.prompt.encode()}
+            if context.round > 1:
+                # Here the agent may have replaced the shell; the folders exist by now.
+                await _put_anew(context, files)
+            elif not await _put_in_folders(context, _folders(context), files):
+                await _make_folders(context, _folders(context))
+                await _put_anew(context, files)
             if context.round == 1 and not context.tools.host.pretends:
                 # These changes are not the agent's: exclude them from the tamper report.
                 await context.tools.host.rooms.mark(devbox_id)
@@ -281,13 +286,26 @@ async def set_up(context: TrialContext, launch: Launch) -> None:
         raise TrialFailed("infrastructure", "SetupTimeout", "the agent was not set up in time") from error
 
 
-async def _make_folders(context: TrialContext) -> None:
-    task, devbox_id = context.task(), context.the_devbox.id
-    wanted = [NewFolder(PROMPT_FILE.rpartition("/")[0]), NewFolder(task.logs_folder, owner=context.user)]
-    if await context.tools.host.rooms.make_folders(devbox_id, wanted):
+def _folders(context: TrialContext) -> list[NewFolder]:
+    logs = NewFolder(context.task().logs_folder, owner=context.user)
+    return [NewFolder(PROMPT_FILE.rpartition("/")[0]), logs]
+
+
+async def _put_in_folders(context: TrialContext, folders: list[NewFolder], files: dict[str, bytes]) -> bool:
+    """Make folders and write files of the agent by one request; return False if that is not possible."""
+    devbox_id, rooms = context.the_devbox.id, context.tools.host.rooms
+    opened = await rooms.open_in_folders(devbox_id, folders, _fresh(files))
+    if opened is None:
+        return False
+    await _write(context, opened, files)
+    return True
+
+
+async def _make_folders(context: TrialContext, folders: list[NewFolder]) -> None:
+    devbox_id = context.the_devbox.id
+    if await context.tools.host.rooms.make_folders(devbox_id, folders):
         return
-    folders = (PROMPT_FILE.rpartition("/")[0], task.logs_folder, context.user)
-    argv = ("/bin/sh", "-c", _MAKE_FOLDERS, "sh", *folders)
+    argv = ("/bin/sh", "-c", _MAKE_FOLDERS, "sh", *(folder.path for folder in folders), context.user)
     request = ExecRequest(id=context.in_round(_SETUP_EXECUTION), argv=argv, cwd="/", user="root")
     if failure := await run_step(context.tools, devbox_id, request):
         raise failure_of_setup("SetupError", f"the agent's folders could not be made: {failure}")
@@ -295,12 +313,27 @@ async def _make_folders(context: TrialContext) -> None:
 
 async def _put_anew(context: TrialContext, files: dict[str, bytes]) -> None:
     """Write the files of the agent; raises TrialFailed if a full memory disk of the devbox prevents it."""
-    tools = context.tools
-    requests = [OpenFile(path, write=True, mode=0o755, fresh=True) for path in files]
+    with _full_disk_is_the_scenarios(context):
+        opened = await context.tools.host.open_all(context.the_devbox.id, _fresh(files))
+    await _write(context, opened, files)
+
+
+async def _write(context: TrialContext, opened: list[int], files: dict[str, bytes]) -> None:
+    with _full_disk_is_the_scenarios(context):
+        await write_contents(opened, files)
+
+
+def _fresh(files: dict[str, bytes]) -> list[OpenFile]:
+    return [OpenFile(path, write=True, mode=0o755, fresh=True) for path in files]
+
+
+@contextlib.contextmanager
+def _full_disk_is_the_scenarios(context: TrialContext) -> Iterator[None]:
+    """Turn a full memory disk of the devbox into a failure of the scenario."""
     try:
-        await write_contents(await tools.host.open_all(context.the_devbox.id, requests), files)
+        yield
     except DiskFull as error:
-        if is_short(tools.settings.data):
+        if is_short(context.tools.settings.data):
             raise
         raise TrialFailed("scenario", "SetupError", error.message) from error
 

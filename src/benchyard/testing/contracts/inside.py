@@ -1,8 +1,10 @@
 """Duties of every driver in watching a devbox: its processes, and the files that are opened."""
 
+import os
+
 import pytest
 
-from benchyard.devboxes.base import Capability, DevboxProcess, NewFolder
+from benchyard.devboxes.base import Capability, DevboxProcess, NewFolder, OpenFile
 from benchyard.errors import DevboxError
 from benchyard.testing.contracts.driver_fixture import (
     DriverFixture,
@@ -85,6 +87,33 @@ class InsideContract(DriverSuite):
         assert lines.splitlines() == ["/t/a 755 0", "/t/a/b 755 1234", "/t/c 755 0", "/t/old 700 1234"]
         with pytest.raises(DevboxError):
             await inside.make_folders(devbox, [NewFolder("/t/file/below")])
+
+    @contract(Capability.USERS)
+    async def test_folders_and_files_in_them_are_made_at_once_or_none_is_open(
+        self, yard: DriverFixture
+    ) -> None:
+        devbox, inside = await yard.devbox(), yard.driver.inside
+        folders = [NewFolder("/t/mine", "1234"), NewFolder("/t/roots")]
+        paths = ["/t/mine/one", "/t/mine/deep/two"]
+        requests = [OpenFile(path, "1234", write=True, mode=0o700) for path in paths]
+        opened = await inside.open_in_folders(devbox, folders, requests)
+        assert opened is not None
+        for path, descriptor in zip(paths, opened, strict=True):
+            os.write(descriptor, path.encode())
+            os.close(descriptor)
+        lines = await yard.text(devbox, f"stat -c '%n %a %u' /t/mine /t/roots {' '.join(paths)}")
+        assert lines.splitlines() == [
+            "/t/mine 755 1234",
+            "/t/roots 755 0",
+            "/t/mine/one 700 1234",
+            "/t/mine/deep/two 700 1234",
+        ]
+        assert await yard.text(devbox, "cat /t/mine/deep/two") == "/t/mine/deep/two"
+        # The folders are root's work, the files are not.
+        for path in ("/t/roots/one", "/t/mine"):
+            request = OpenFile(path, "1234", write=True)
+            assert await inside.open_in_folders(devbox, folders, [requests[0], request]) is None
+        assert await inside.open_in_folders(devbox, [NewFolder("/t/mine/one/below")], requests) is None
 
     @contract(Capability.USERS)
     async def test_files_are_listed_as_a_user_sees_them(self, yard: DriverFixture) -> None:
