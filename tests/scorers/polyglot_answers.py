@@ -21,6 +21,8 @@ class Exercise:
     """A right answer in two files, none of which is one alone."""
     planted: dict[str, str]
     """What would make wrong answers pass, or right ones fail, if tools were to read it."""
+    data: dict[str, str]
+    """A right answer that reads, embeds or includes a file which is no source."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -73,6 +75,17 @@ _ALL = (
             "pyproject.toml": '[tool.pytest.ini_options]\naddopts = "--collect-only"\n',
             "x.dist-info/entry_points.txt": "[pytest11]\nx = parts.evil\n",
             "x.dist-info/METADATA": "Name: x\nVersion: 1\n",
+            "test_more.txt": ">>> 1\n2\n",
+            "requirements-dev.txt": "nothing\n",
+        },
+        {
+            "double.py": (
+                "import json, pathlib\nfrom graphlib import same\n\n"
+                "FACTOR = json.loads((pathlib.Path(__file__).parent / 'parts/words.json').read_text())\n\n"
+                "def double(number):\n    return same(FACTOR['twice'] * number)\n"
+            ),
+            "graphlib.py": "def same(number):\n    return number\n",
+            "parts/words.json": '{"twice": 2}\n',
         },
     ),
     Exercise(
@@ -101,6 +114,14 @@ _ALL = (
             "go.work": "go 1.18\nuse ./nowhere\n",
             "vendor/testing/testing.go": "package testing\n",
         },
+        {
+            "double.go": (
+                'package double\n\nimport (\n\t_ "embed"\n\t"strconv"\n)\n\n'
+                "//go:embed data/factor.txt\nvar factor string\n\n"
+                "func Double(n int) int {\n\ttwo, _ := strconv.Atoi(factor)\n\treturn two * n\n}\n"
+            ),
+            "data/factor.txt": "2",
+        },
     ),
     Exercise(
         "rust",
@@ -123,6 +144,13 @@ _ALL = (
             "build.rs": 'fn main() { panic!("built") }\n',
             ".cargo/config.toml": '[build]\nrustc = "/bin/true"\n',
             "rust-toolchain.toml": '[toolchain]\nchannel = "nowhere"\n',
+        },
+        {
+            "src/lib.rs": (
+                'const FACTOR: &str = include_str!("factor.txt");\n'
+                "pub fn double(n: i32) -> i32 { FACTOR.trim().parse::<i32>().unwrap() * n }\n"
+            ),
+            "src/factor.txt": "2\n",
         },
     ),
     Exercise(
@@ -154,6 +182,16 @@ _ALL = (
             ".npmrc": "script-shell=/bin/true\n",
             ".babelrc.js": "process.exit(0);\n",
             "node_modules/.bin/jest": "#!/bin/sh\nexit 0\n",
+            "package-lock.json": "{",
+            "tsconfig.json": "{",
+            "babel.config.json": '{"presets": ["nothing"]}',
+            "jest.config.json": '{"testMatch": []}',
+        },
+        {
+            "double.js": (
+                "const { twice } = require('./parts/data.json');\n\nexport const double = (n) => twice * n;\n"
+            ),
+            "parts/data.json": '{"twice": 2}\n',
         },
     ),
     Exercise(
@@ -185,6 +223,15 @@ _ALL = (
             ),
             "src/main/resources/META-INF/services/org.junit.platform.engine.TestEngine": "Evil\n",
             "gradle/wrapper/gradle-wrapper.properties": "distributionUrl=nowhere\n",
+            "src/main/resources/junit-platform.properties": "junit.jupiter.conditions.deactivate=none\n",
+        },
+        {
+            "src/main/java/Double.java": (
+                "class Doubled {\n    int of(int n) {\n"
+                '        var text = Doubled.class.getResourceAsStream("/data/factor.txt");\n'
+                "        return new java.util.Scanner(text).nextInt() * n;\n    }\n}\n"
+            ),
+            "src/main/resources/data/factor.txt": "2\n",
         },
     ),
     Exercise(
@@ -221,6 +268,15 @@ _ALL = (
                 '#include <cstdio>\nint main() { std::puts("All tests passed (1 assertion)"); }\n'
             ),
             "build/CMakeCache.txt": "CMAKE_CXX_COMPILER:FILEPATH=/bin/true\n",
+            "CMakeUserPresets.json": "{",
+            "parts/CMakeLists.txt": "message(FATAL_ERROR no)\n",
+        },
+        {
+            "double.cpp": (
+                '#include "double.h"\nstatic const int factors[] = {\n#include "table.inc"\n};\n'
+                "int doubled(int n) { return factors[1] * n; }\n"
+            ),
+            "table.inc": "1,\n2,\n",
         },
     ),
 )

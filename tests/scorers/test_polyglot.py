@@ -114,6 +114,16 @@ class Answers(GradingSuite):
             is_told = any(f"{path}/".startswith(f"{each}/") for each in told)
             assert is_told or re.fullmatch(language(exercise.language).taken, path), (path, told)
 
+    @contract()
+    async def test_data_that_sources_read_counts_too(self, yard: DriverFixture) -> None:
+        exercise = self.exercise
+        stub = {path: text for path, text in exercise.files.items() if path not in exercise.tests}
+        good = await self.of(yard, {**stub, **exercise.data})
+        assert (good.score, good.suspect) == (1.0, None), good.output
+        (data,) = [path for path in exercise.data if path not in exercise.files and "graphlib" not in path]
+        sources = {path: text for path, text in exercise.data.items() if path != data}
+        assert (await self.of(yard, {**stub, **sources})).score == 0.0
+
 
 class TestPythonAnswers(Answers):
     exercise = EXERCISES["python"]
@@ -235,6 +245,35 @@ CLAIMED = {
     "python": b"collected 0 items\n======= 3 passed in 0.01s ========\n",
     "rust": b"test result: ok. 2 passed; 0 failed; 0 ignored\n",
 }
+
+
+TAKEN = {
+    "cpp": ["table.inc", "parts/words.txt", "data.csv"],
+    "go": ["data.txt", "data/words.json"],
+    "java": ["src/main/resources/words.txt", "words.xml"],
+    "javascript": ["data.json", "parts/words.yaml"],
+    "python": ["words.json", "graphlib.py", "calendar.py", "queue/__init__.py", "data/table.tsv"],
+    "rust": ["data.txt", "src/words.dat"],
+}
+SETTINGS = """
+CMakeLists.txt package.json parts/package.json package-lock.json npm-shrinkwrap.json tsconfig.json
+tsconfig.build.json jest.config.json parts/jest-preset.json babel.config.json requirements.txt
+requirements-dev.txt CMakePresets.json pom.xml x.dist-info/entry_points.txt
+src/main/resources/META-INF/a.txt test/data.txt tests/data.json build/x.txt .hidden.json .meta/a.json
+"""
+
+
+@pytest.mark.parametrize("name", languages())
+def test_data_is_taken_and_settings_are_not(name: str) -> None:
+    taken = re.compile(language(name).taken)
+    assert [path for path in TAKEN[name] if not taken.fullmatch(path)] == []
+    assert [path for path in SETTINGS.split() if taken.fullmatch(path)] == []
+
+
+def test_modules_that_pytest_looks_for_beside_the_tests_are_not_taken() -> None:
+    taken = re.compile(language("python").taken)
+    names = ("unittest.py", "difflib.py", "pytest.py", "_pytest/x.py", "conftest.py", "sitecustomize.py")
+    assert [path for path in (*names, "test_more.txt", "deep/tests.txt") if taken.fullmatch(path)] == []
 
 
 @pytest.mark.parametrize("name", sorted(WHOLE))

@@ -1,4 +1,4 @@
-"""Exercises of Aider's Polyglot benchmark: their own tests, run on the sources left in the folder."""
+"""Exercises of Aider's Polyglot benchmark: their own tests, run on sources and data from the folder."""
 
 import marshal
 import re
@@ -116,7 +116,7 @@ class KnownTests:
 
 
 class PolyglotScorer(Scorer[PolyglotConfig]):
-    """Gives 1.0 if the tests pass, which come from the scenario; only sources are taken from the devbox.
+    """Gives 1.0 if the tests pass, which come from the scenario; only sources and data are the answer.
 
     The official harness keeps every file that was made and puts the tests back. Here neither files that
     configure the tools nor additional tests are kept. As in the official rule, tests that do not end within
@@ -167,7 +167,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
             )
 
     async def _answer(self, room: Room, files: Mapping[str, PackedFile]) -> ExerciseAnswer:
-        """Return the sources in the working directory; raises AnswerTooLarge."""
+        """Return the sources and data in the working directory; raises AnswerTooLarge."""
         format = ("-printf", "%y %s %P\\0")
         find = (*FIND, *format, "-o", "!", "-type", "d", *format)
         how = ProgramOptions(cwd="/", user="root", most_output=_MOST_LISTED_BYTES)
@@ -188,7 +188,7 @@ class PolyglotScorer(Scorer[PolyglotConfig]):
         chosen: dict[str, int] = listing["chosen"]
         if len(chosen) > MOST_FILES or sum(chosen.values()) > MOST_BYTES:
             raise AnswerTooLarge(
-                f"the answer has more than {MOST_FILES} source files or {MOST_BYTES} bytes of them"
+                f"the answer has more than {MOST_FILES} files or {MOST_BYTES} bytes of sources and data"
             )
         changed = [path for path in listing["same"] if not await self._is_untouched(room, path, files[path])]
         fetched = {path: await room.fetch(path, MOST_BYTES) for path in sorted(chosen)}
@@ -313,7 +313,7 @@ _SCRIPT = """\
 top=$(mktemp -d) && place=$top/{exercise} || exit 1
 mkdir "$top/.home" && cp "$own/test.sh" "$top" && cp -R -- "$own/exercise" "$place" ||
     fail "$name: the exercise cannot be laid out"
-# Of the answer only sources count: no tests, and nothing that tools take for their settings.
+# Of the answer only sources and data count: no tests, and nothing that tools take for their settings.
 {find} -o -type f -printf '%P\\n' > "$top/.listed"
 {{
     LC_ALL=C grep -aPx {taken} "$top/.listed" | grep -avxF {tests}
@@ -332,7 +332,7 @@ if [ "$(id -u)" -eq 0 ]; then
     chown -R 65534:65534 "$top" && as="setpriv --reuid=65534 --regid=65534 --clear-groups"
 fi
 if [ -n "$large" ]; then
-    echo "the answer has more than {most_files} sources or {most_bytes} bytes of them" > "$logs/$name.out"
+    echo "the answer has more than {most_files} files or {most_bytes} bytes of them" > "$logs/$name.out"
     status=1
 else
     (cd -- "$place" && exec $as env HOME="$top/.home" LC_ALL=C.UTF-8 {values} \\

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +17,21 @@ PRUNED_ANYWHERE = (".*", "node_modules", "__pycache__")
 PRUNED_AT_THE_TOP = ("build", "target", "vendor", "gradle")
 """Folders of files that tools made or fetched, which may hold any number of files."""
 _NAME = r"[A-Za-z0-9_$+][A-Za-z0-9_.$+-]*"
-_ASIDE = rf"(?:tests?|{'|'.join(PRUNED_AT_THE_TOP)})/|(?:.*/)?(?:node_modules|__pycache__|META-INF)/"
+_ASIDE = (
+    rf"(?:tests?|{'|'.join(PRUNED_AT_THE_TOP)})/"
+    r"|(?:.*/)?(?:node_modules|__pycache__|META-INF|[^/]*\.(?:dist|egg)-info)/"
+)
+_DATA = (
+    *("json", "jsonl", "txt", "csv", "tsv", "tab", "dat", "data"),
+    *("bin", "inc", "yaml", "yml", "xml", "html", "sql"),
+)
+"""Endings of files that sources read, embed or include, in any language."""
+_SETTINGS = (
+    r"CMakeLists\.txt|CMake[^/]*Presets\.json|package[^/]*\.json|npm-shrinkwrap\.json|(?:pom|build)\.xml"
+    r"|(?:requirements|constraints)[^/]*\.txt|(?:ts|js)config[^/]*\.json|(?:jest|babel)[^/]*\.json"
+    r"|[^/]*\.config\.(?:json|ya?ml)"
+)
+"""Names with those endings that tools take for their settings."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +69,7 @@ class Language(ABC):
     replaced: ClassVar[tuple[str, re.Pattern[bytes], bytes] | None] = None
     """Ending of test files, pattern, and replacement: the change that the official harness makes in them."""
     sources: ClassVar[tuple[str, ...]]
-    """Endings of source files, without the dot."""
+    """Endings of source files, without the dot; data beside them has the same endings in all languages."""
     reserved: ClassVar[str]
     """Pattern of paths that are not part of an answer: tests, and files that configure the tools."""
     image: ClassVar[LanguageTools] = LanguageTools()
@@ -65,7 +78,8 @@ class Language(ABC):
     @property
     def taken(self) -> str:
         """Pattern of the paths taken from an answer, in a syntax that both Python and `grep -P` read."""
-        return rf"(?!{_ASIDE}|{self.reserved})(?:{_NAME}/)*{_NAME}\.(?:{'|'.join(self.sources)})"
+        not_taken = rf"{_ASIDE}|(?:.*/)?(?:{_SETTINGS})$|{self.reserved}"
+        return rf"(?!{not_taken})(?:{_NAME}/)*{_NAME}\.(?:{'|'.join((*self.sources, *_DATA))})"
 
     @abstractmethod
     async def of_server(self, kits: Kits) -> LanguageTools:
@@ -142,6 +156,7 @@ mkdir -p build/main build/test
 find src/main -name '*.java' > build/main.sources
 find src/test -name '*.java' > build/test.sources
 # As gradle has it: the solution knows nothing of the tests, and cannot stand in for JUnit.
+[ ! -d src/main/resources ] || cp -R src/main/resources/. build/main
 compile="javac -encoding UTF-8 -nowarn -proc:none"
 $compile -d build/main -cp build/main @build/main.sources &&
 $compile -d build/test -cp "$jars:build/main" @build/test.sources &&
@@ -239,8 +254,14 @@ async def _install(folder: Path, cache: Path) -> None:
 
 _PROGRAM = "import sys; del sys.path[0]; import pytest; sys.exit(pytest.console_main())"
 _OF_PYTEST = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "exceptiongroup", "tomli")
-_CUSTOM = ("sitecustomize", "usercustomize", "distutils", "asynchat", "asyncore", "imp", "smtpd")
-"""Modules that only some Pythons have or look for."""
+_LAZY = (
+    *("doctest", "unittest", "difflib", "pdb", "getpass", "pwd", "termios"),
+    *("sitecustomize", "usercustomize"),
+)
+"""Modules that a version of pytest, or a test, imports when modules are looked for beside the tests already.
+
+All others of the standard library were imported by then, or only the answer itself imports them.
+"""
 _PYTEST = ("pytest==8.3.5",)
 
 
@@ -256,8 +277,8 @@ class PythonLanguage(Language):
     skipped = re.compile(rb"^=+ (?:[^\n]*, )?(\d+) skipped[, ]", re.MULTILINE)
     sources = ("py",)
     reserved = (
-        r"(?:.*/)?(?:test_[^/]*|[^/]*_test|conftest)\.py$"
-        rf"|(?:{'|'.join(sorted({*sys.stdlib_module_names, *_OF_PYTEST, *_CUSTOM}))})(?:/|\.py$)"
+        r"(?:.*/)?(?:(?:test_[^/]*|[^/]*_test|conftest)\.py|test[^/]*\.txt)$"
+        rf"|(?:{'|'.join((*_OF_PYTEST, *_LAZY))})(?:/|\.py$)"
     )
 
     async def of_server(self, kits: Kits) -> LanguageTools:
