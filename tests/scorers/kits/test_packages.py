@@ -1,5 +1,6 @@
 """Files of packages, changed as their place in a kit asks for."""
 
+import re
 import shutil
 import struct
 import subprocess
@@ -18,12 +19,32 @@ LOADER = b"/lib64/ld-linux-x86-64.so.2\0"
 FIT = """
 import resource, sys
 from pathlib import Path
-from benchyard.scorers.kits import packages
+from benchyard.scorers.kits import package_files
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for name in sys.argv[1:]:
-    packages._fit(Path(name), ("/dev/kown", "/dev/kbase"), is_beside_python=False)
+    package_files.fit(Path(name), "/dev/kown", "/dev/kbase/loader", is_beside_python=False)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
+
+
+FINISH = """
+import asyncio, resource, sys
+from pathlib import Path
+from benchyard.scorers.kits import packages, pythons
+
+async def main():
+    folder, packages.MOST_BYTES = Path(sys.argv[1]), int(sys.argv[2])
+    python = await pythons.choose(None)
+    (folder / "lib" / python.modules.name).mkdir(parents=True)
+    (folder / "given").rename(packages._site_packages(folder, python))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    await packages._finish(folder, ("/dev/kown", "/dev/kbase"), python)
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+
+asyncio.run(main())
+"""
+MANY = 40_000
+MOST_GROWTH_OF_SERVER = 8 * 1024**2
 
 
 def library(path: Path, size: int, *, is_program: bool = False) -> Path:
@@ -92,3 +113,45 @@ def test_broken_ones_are_left_as_they_are(tmp_path: Path, size: int) -> None:
     ran = subprocess.run([sys.executable, "-c", FIT, str(torn)], capture_output=True, check=True)
     assert ran.returncode == 0
     assert torn.read_bytes() == whole[:size]
+
+
+def finish(folder: Path, most: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", FINISH, str(folder), str(most)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_server_itself_reads_none_of_the_files(tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    (given / "bin").mkdir(parents=True)
+    (given / "one.txt").write_text("x")
+    for number in range(MANY):
+        (given / f"{number}.txt").hardlink_to(given / "one.txt")
+    library(given / "large.so", LARGE)
+    (given / "bin/tool").write_text("#!/usr/bin/python3 -I\nprint(1)\n")
+    (given / "bin/other").write_text("#!/bin/sh\n")
+    (given / "a-1.0.dist-info").mkdir()
+    done = finish(tmp_path, 4 * 1024**3)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < MOST_GROWTH_OF_SERVER
+    (made,) = tmp_path.glob("lib/python*/site-packages/large.so")
+    with made.open("rb") as file:
+        file.seek(1025)
+        assert file.read(len(PATHS)) == b"$ORIGIN/../libs".ljust(len(PATHS), b"\0")
+    assert (tmp_path / "bin/tool").read_text() == "#!/dev/kown/bin/python3\nprint(1)\n"
+    assert (tmp_path / "bin/tool").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "bin/other").read_text() == "#!/bin/sh\n"
+    assert (tmp_path / "resolved").read_text() == "a==1.0"
+    assert sorted(path.name for path in (tmp_path / "bin").iterdir()) == [
+        "other",
+        "python",
+        "python3",
+        "tool",
+    ]
+
+
+def test_packages_that_are_too_large_are_refused_with_their_size(tmp_path: Path) -> None:
+    (tmp_path / "given").mkdir()
+    library(tmp_path / "given/large.so", LARGE)
+    done = finish(tmp_path, 1000)
+    assert done.returncode
+    assert re.search(rf"the requirements take {LARGE // 1000}\d\d\d bytes; .* may have 1000", done.stderr)

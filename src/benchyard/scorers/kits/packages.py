@@ -12,14 +12,14 @@ import asyncio
 import contextlib
 import os
 import signal
-import struct
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchyard.devboxes import elf
+import benchyard
 from benchyard.errors import ScorerFailed
 from benchyard.hosts.kits import Kit, Kits
-from benchyard.scorers.kits import programs, python_kit
+from benchyard.scorers.kits import package_files, programs, python_kit
 from benchyard.scorers.kits.pythons import Python
 
 MOST_BYTES = 8 * 1024**3
@@ -29,7 +29,10 @@ FETCH_SECONDS = 600.0
 _RESOLVED = "resolved"
 _LAYOUT = 1
 _MOST_SAID = 4000
-_LONGEST_FIRST_LINE = 4096
+_FITTING = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from benchyard.scorers.kits.package_files import main; main()"
+)
 _UV_OPTIONS = (
     *("--only-binary", ":all:", "--link-mode", "copy", "--no-progress", "--color", "never"),
     *("--no-python-downloads", "--no-sources"),
@@ -44,7 +47,7 @@ async def make(python: Python, base: Kit, wanted: tuple[str, ...], kits: Kits) -
     async def fill(folder: Path) -> None:
         packages = _site_packages(folder, python)
         await _install(python, wanted, packages, kits.downloads("uv"))
-        await asyncio.to_thread(_finish, folder, (target, base.target), python)
+        await _finish(folder, (target, base.target), python)
 
     return Kit(await kits.folder(key, fill), target)
 
@@ -106,39 +109,35 @@ async def run(command: Sequence[str | Path], folder: Path) -> tuple[int | None, 
     return process.returncode, said.decode(errors="replace")
 
 
-def _finish(folder: Path, targets: tuple[str, str], python: Python) -> None:
-    """Make an environment of the packages (blocks); `targets` are its own and that of the Python below."""
+async def _finish(folder: Path, targets: tuple[str, str], python: Python) -> None:
+    """Make an environment of the packages; `targets` are its own and that of the Python below."""
     packages = _site_packages(folder, python)
+    await asyncio.to_thread(_lay_out, folder, packages, targets[1], python)
+    source = str(Path(benchyard.__file__).parent.parent)
+    wanted = (folder, targets[0], f"{targets[1]}/{programs.LOADER}", str(MOST_BYTES))
+    status, said = await run((sys.executable, "-I", "-c", _FITTING, source, *wanted), folder)
+    if status == package_files.TOO_LARGE:
+        raise ScorerFailed(f"the requirements take {said} bytes; an environment may have {MOST_BYTES}")
+    if status != 0:
+        why = f"it took longer than {FETCH_SECONDS:.0f} s" if status is None else said.strip()[-500:]
+        raise ScorerFailed(f"the files of the requirements could not be adapted: {why}")
+    await asyncio.to_thread(_compile, folder, packages, targets[1], python)
+
+
+def _lay_out(folder: Path, packages: Path, base: str, python: Python) -> None:
     names = sorted(entry.name.removesuffix(".dist-info") for entry in packages.glob("*.dist-info"))
     (folder / _RESOLVED).write_text(" ".join(name.replace("-", "==", 1) for name in names))
     version = python.version.rpartition(".")[0]
     (folder / "pyvenv.cfg").write_text(
-        f"home = {targets[1]}/bin\ninclude-system-site-packages = false\nversion = {version}\n"
+        f"home = {base}/bin\ninclude-system-site-packages = false\nversion = {version}\n"
     )
     if (packages / "bin").is_dir():
         (packages / "bin").rename(folder / "bin")
     (folder / "bin").mkdir(exist_ok=True)
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
-    total = sum(path.stat().st_size for path in files)
-    if total > MOST_BYTES:
-        raise ScorerFailed(f"the requirements take {total} bytes; an environment may have {MOST_BYTES}")
-    for path in files:
-        _fit(path, targets, is_beside_python=path.parent == folder / "bin")
+
+
+def _compile(folder: Path, packages: Path, base: str, python: Python) -> None:
     for name in ("python", "python3"):
         (folder / "bin" / name).unlink(missing_ok=True)
-        (folder / "bin" / name).symlink_to(python_kit.program(targets[1]))
+        (folder / "bin" / name).symlink_to(python_kit.program(base))
     python_kit.compile_modules(python, packages)
-
-
-def _fit(path: Path, targets: tuple[str, str], *, is_beside_python: bool) -> None:
-    """Adapt a file of a package to the kit's path: programs, libraries, and Python scripts in `bin`."""
-    own, base = targets
-    with path.open("rb") as file:
-        first = file.readline(_LONGEST_FIRST_LINE)
-    if is_beside_python and first.startswith(b"#!") and b"python" in first:
-        programs.put(path, f"#!{own}/bin/python3\n".encode() + path.read_bytes()[len(first) :])
-    elif first.startswith(elf.MAGIC):
-        path.chmod(0o755)
-        # A file that begins like a program but is none is never loaded.
-        with contextlib.suppress(ValueError, struct.error):
-            elf.fit_file(path, f"{base}/{programs.LOADER}")
