@@ -1,6 +1,7 @@
 """Nothing goes on after its end while something is scored, and what may go on is told whole."""
 
 import base64
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,6 +72,32 @@ sleep 600
     (result,) = results(run.reaches("scored"))
     assert (result["score"], result["output"]) == (1.0, "1\n1.0\n")
     assert begun.read_text() == "begun\n" * 2
+    run.end()
+
+
+def test_a_scorer_of_a_killed_server_ends_before_anything_is_collected(
+    own_server: RunningServer, http: httpx.Client
+) -> None:
+    script = """
+exec 9> ~/lock
+flock 9; echo begun >> ~/begun
+[ $(wc -l < ~/begun) -lt 2 ] || { cat ~/collected; echo 1.0; exit; }
+sleep 600
+"""
+    collected = {"command": "flock -n ~/lock echo alone >> ~/collected || echo disturbed >> ~/collected"}
+    body = scenario(http, function(bash(script)), collect_commands=[collected], **LIVE)
+    run = start(http, body["id"])
+    assert run.post("score").status_code == 200
+    folder = own_server.data / "host/devboxes" / run.devbox.id
+    begun = folder / "changes/home/user/begun"
+    eventually(lambda: begun.exists() and begun.read_text() == "begun\n", "the first scorer at work")
+    own_server.kill()
+    # As if the server had not collected anything for this scoring so far.
+    (earlier,) = (folder / "executions").glob("collect-*")
+    shutil.rmtree(earlier)
+    own_server.start()
+    (result,) = results(run.reaches("scored"))
+    assert (result["score"], result["output"]) == (1.0, "alone\nalone\n1.0\n")
     run.end()
 
 

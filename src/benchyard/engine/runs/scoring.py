@@ -63,11 +63,16 @@ from benchyard.scorers.base import Scorer, ScoringContext, Verdict
 _log = logging.getLogger(__name__)
 
 
+def _collect_prefix(case: ScoringCase) -> str:
+    """Return the prefix of the ids of the collect commands of this scoring."""
+    return f"collect-{case.run.scorings}-"
+
+
 async def run_collect_commands(tools: EngineContext, case: ScoringCase) -> None:
     """Run a scenario's collect commands in its devbox, in order; a failure does not stop the others."""
     for index, each in enumerate(case.scenario.collect_commands or ()):
         request = ExecRequest(
-            id=f"collect-{case.run.scorings}-{index}",
+            id=f"{_collect_prefix(case)}{index}",
             command=each.command,
             cwd=case.working_directory,
             user=each.user or case.user,
@@ -373,12 +378,15 @@ class Scoring:
         if devbox.status is not DevboxStatus.RUNNING:
             told = f"a live scenario is scored in its devbox, which is {devbox.status}"
             raise ScorerFailed(told, cause="machine")
-        await self._set_tracing(context, allowed=False)
-        await run_collect_commands(self._tools, case)
         if context.unknown:
             raise ScorerFailed(context.unknown, cause="machine")
-        # A killed server's scorer is killed too: two at once would affect each other.
-        await self._tools.host.rooms.kill_commands(devbox.id, (entrypoint_id(devbox), PTY_PREFIX))
+        await self._set_tracing(context, allowed=False)
+        # A killed server's scorer is killed too, before anything is collected: two at once would affect each
+        # other, and what it does is not the answer's work.
+        spared = (entrypoint_id(devbox), PTY_PREFIX)
+        await self._tools.host.rooms.kill_commands(devbox.id, (*spared, _collect_prefix(case)))
+        await run_collect_commands(self._tools, case)
+        await self._tools.host.rooms.kill_commands(devbox.id, spared)
         await clear_rooms(self._tools, devbox.id)
         await context.findings.look_at_processes(self._tools, devbox.id, is_running=True)
         await context.findings.look_at_network(self._tools, devbox.id)
