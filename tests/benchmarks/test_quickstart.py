@@ -1,6 +1,9 @@
 """What comes with us: complete, checkable, and over everything there is."""
 
+import os
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +64,51 @@ def test_code_that_is_graded_runs_only_where_it_can_gain_nothing() -> None:
                 # No shell of the same user stands between, where there is but one user.
                 assert "exec python3" in text or function.scorer["type"] == "python_script_scorer"
                 assert "prctl(4, 0" in text
+
+
+GRADE = "watch-a-folder/scorers/grade.sh"
+SLOW_LS = """#!/bin/bash
+for _ in $(seq 100); do
+    for each; do [ -e "$each" ] || exec /bin/ls "$@"; done
+    sleep 0.02
+done
+exec /bin/ls "$@"
+"""
+WATCHES = """
+until [ -e stop ]; do
+    for file in inbox/*.txt; do
+        [ -f "$file" ] || continue
+        name=$(basename "$file")
+        tr a-z A-Z < "$file" > "outbox/.$name" && mv "outbox/.$name" "outbox/$name" && rm "$file"
+        sleep 1
+    done
+    sleep 0.05
+done
+"""
+
+
+def test_files_that_are_handled_one_after_the_other_are_waited_for(tmp_path: Path) -> None:
+    """Of two files the first one may be gone between a look at the names and a look at the files."""
+    (folder,) = builtin_benchmarks.folders()
+    for name in ("inbox", "outbox", "bin"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "bin/ls").write_text(SLOW_LS)
+    (tmp_path / "bin/ls").chmod(0o755)
+    watcher = subprocess.Popen(["bash", "-c", WATCHES], cwd=tmp_path)
+    try:
+        graded = subprocess.run(
+            ["bash", str(folder / GRADE)],
+            cwd=tmp_path,
+            env={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "BENCHYARD_GRADED": "/usr/bin/env"},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    finally:
+        (tmp_path / "stop").touch()
+        watcher.wait(60)
+    assert graded.stdout == "2 of 2 files were handled\n1.0\n"
 
 
 def test_the_digest_tells_folders_apart() -> None:

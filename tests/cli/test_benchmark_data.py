@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchyard.benchmarks.replicationbench import ReplicationbenchBenchmark
 from benchyard.testing.server import RunningServer
 from tests.benchmarks import hub as stand_in
 from tests.benchmarks.hub import COMMIT, Fault, Hub
@@ -105,6 +106,24 @@ def test_another_name_leaves_the_scenarios_of_the_first_alone(benchyard: Command
     assert shown["metadata"]["size"] == "2"
     again = json.loads(benchyard.ok(*words, "--from", str(copies[0])))
     assert again["scenarios"]["changed"] == 0
+
+
+def test_only_bad_items_that_are_imported_are_told(
+    benchyard: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {"imported": "its data is wrong", "elsewhere": "it asks a server that is gone"}
+    monkeypatch.setattr(ReplicationbenchBenchmark, "known_bad", known)
+    for name in ("imported", "sound"):
+        copy = tmp_path / name
+        copy.mkdir()
+        for path, content in files(name).items():
+            (copy / path).write_bytes(content)
+        words = ("benchmark", "import", "replicationbench", "--name", f"bad-{name}", "--from", str(copy))
+        told = benchyard.ok(*words)
+        assert "elsewhere" not in told
+        assert ("known to be bad: imported: its data is wrong" in told) is (name == "imported")
+        found = json.loads(benchyard.ok(*words, "-o", "json"))["known_bad"]
+        assert found == ({"imported": "its data is wrong"} if name == "imported" else {})
 
 
 @pytest.mark.parametrize(

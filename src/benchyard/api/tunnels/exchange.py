@@ -117,7 +117,7 @@ _FAMILIES = (b"access-control-", b"grpc-", b"ratelimit", b"x-")
 _OF_THE_ORIGIN = frozenset([b"x-dns-prefetch-control", b"x-permitted-cross-domain-policies"])
 """Headers with those prefixes that browsers apply to the whole address."""
 _ORDERS = (b"x-accel-", b"x-sendfile", b"x-lighttpd-", b"x-litespeed-", b"x-lsadc-", b"x-reproxy-")
-"""Prefixes of orders to a reverse proxy: to answer with a file or an internal address of its own, above all."""
+"""Prefixes of orders to a reverse proxy, such as to answer with a file or an internal address of its own."""
 _HARMLESS_ORDERS = frozenset([b"x-accel-buffering"])
 """Passed on by name: programs that stream an answer have a proxy not hold it back."""
 _OF_A_SWITCH = frozenset([b"connection", b"upgrade"])
@@ -220,11 +220,9 @@ def end_to_end_headers(headers: Iterable[Header], dropped: frozenset[bytes]) -> 
 
 
 def _without_orders(headers: Iterable[Header]) -> list[Header]:
-    """Return headers without those that a proxy before this server would obey as if they were the server's."""
+    """Return headers without those that a proxy before this server would obey as the server's own."""
     return [
-        (name, value)
-        for name, value in headers
-        if name in _HARMLESS_ORDERS or not name.startswith(_ORDERS)
+        (name, value) for name, value in headers if name in _HARMLESS_ORDERS or not name.startswith(_ORDERS)
     ]
 
 

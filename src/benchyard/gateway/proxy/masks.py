@@ -187,9 +187,9 @@ def key_search(mask: KeyMask, encoding: str | None) -> KeySearch | None:
 
 
 _KEPT_IN_URLS = ("", "/", "=", "!*'()", "/:@+=", ";,/?:@&=+$#!*'()")
-"""Characters that encoders of URLs leave as they are beside letters, digits and `_.-~`; all escape a percent."""
+"""Characters that encoders of URLs leave as they are, beside letters, digits and `_.-~`."""
 _ESCAPED_IN_JSON = ("", "<>&", "=<>&'", "\"+<>&'`", "\"'/<>&", "=+/<>&'`")
-"""Characters that encoders of JSON escape beside those that they must: Go, Gson, .NET, PHP, and all of them."""
+"""Characters that encoders of JSON escape beside those that they must: Go, Gson, .NET, PHP, and others."""
 
 
 def _forms(key: str) -> set[bytes]:
