@@ -38,7 +38,7 @@ _READ_BY_SHELLS = frozenset({"BASH_ENV", "ENV"})
 
 
 class DiskBlocks(NamedTuple):
-    """What a disk takes, as far as it was looked at."""
+    """Space that a disk takes, as far as it was looked at."""
 
     bytes: int
     """Of the entries that were looked at."""
@@ -85,7 +85,7 @@ class HostDevbox:
         self.spec = spec
         self.is_running = False
         self.measured: DiskBlocks | None = None
-        """What its disk took when it was last measured; None if this server has not measured it."""
+        """Space that its disk took when it was last measured; None if this server has not measured it."""
         self._why_ended = ""
         folder = spec.folder / "executions"
         # A new devbox has no earlier executions to look for on disk.

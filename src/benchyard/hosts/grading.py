@@ -160,7 +160,7 @@ class DiskChanges:
     outside: "DiskChanges | None" = None
     """The changes without those in folders that were only counted, if all together are truncated."""
     used: DiskBlocks | None = field(default=None, compare=False)
-    """What all content of the disk takes; None if some of it was left out."""
+    """Space that all content of the disk takes; None if some of it was left out."""
 
 
 async def mark_disk(devbox: HostDevbox, trees: Trees, name: str = _MARK) -> bool:

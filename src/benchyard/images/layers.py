@@ -25,7 +25,7 @@ class Layers:
         self._pins: list[set[str]] = []
         self._sizes: dict[str, int] = {}
         self._least: dict[str, int] = {}
-        """What layers take at least, where their size is not known."""
+        """Bytes that layers take at least, where their size is not known."""
         self._syncing = asyncio.Lock()
         self._syncs_begun = self._syncs_done = 0
 

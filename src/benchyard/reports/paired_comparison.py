@@ -476,13 +476,7 @@ def _notes(a: Side, b: Side, view: ComparisonView, pairs: Sequence[tuple[Row, Ro
         notes.append(f"left out: {first} only the first has a score for, {view.only_b} only the second")
     if pairs and not _are_bounded(pairs):
         notes.append("scores outside of 0 and 1 were given: only their spread bounds what they tell")
-    for side, name in ((view.a, "first"), (view.b, "second")):
-        if side.unscored:
-            told = f"{count_text(side.unscored, 'attempt')} of the {name} {_are(side.unscored)} unscored"
-            notes.append(f"{told}; the bounds say what {_they(side.unscored)} could change")
-        if side.n_suspect:
-            told = count_text(side.n_suspect, "score")
-            notes.append(f"{told} of the {name} {_are(side.n_suspect)} suspect")
+    notes += [*_side_notes(view.a, "first"), *_side_notes(view.b, "second")]
     if pairs and all(len(row.scores) == 1 for pair in pairs for row in pair):
         notes.append(
             "one attempt each: an agent's own variation cannot be told from a difference of one scenario"
@@ -493,6 +487,17 @@ def _notes(a: Side, b: Side, view: ComparisonView, pairs: Sequence[tuple[Row, Ro
     doubts = [each.what for each in view.setup if each.weight == "doubt"]
     if doubts:
         notes.append(f"the set-ups differ in {', '.join(doubts)}: a difference in scores may come from that")
+    return notes
+
+
+def _side_notes(side: ComparedAgent, name: str) -> list[str]:
+    notes = []
+    if side.unscored:
+        told = f"{count_text(side.unscored, 'attempt')} of the {name} {_are(side.unscored)} unscored"
+        notes.append(f"{told}; the bounds say what {_they(side.unscored)} could change")
+    if side.n_suspect:
+        told = count_text(side.n_suspect, "score")
+        notes.append(f"{told} of the {name} {_are(side.n_suspect)} suspect")
     return notes
 
 
