@@ -19,6 +19,7 @@ from benchyard.engine.jobs.evidence import EvidenceBatch
 from benchyard.errors import BenchyardError, WorkerFailed
 from benchyard.models.jobs import ENDED_JOBS, Job
 from benchyard.models.pages import Query
+from benchyard.models.reports.baselines import is_run
 from benchyard.models.reports.problems import (
     BenchmarkProblemsView,
     ProblemJob,
@@ -67,7 +68,7 @@ class ProblemReports:
     async def job(self, engine: Engine, job: Job) -> Report:
         """Return the problems of a job, told apart from those of the last job of its benchmark."""
         deadline = time.monotonic() + READING_SECONDS
-        earlier = await _previous(engine, job)
+        earlier = await engine.reported_jobs.before(job)
         if earlier is None:
             return await self._view(engine, job, deadline, None)
         await self._read(engine, job, deadline)
@@ -83,8 +84,8 @@ class ProblemReports:
         deadline = time.monotonic() + READING_SECONDS
         records = engine.benchmarks.records
         benchmark = await records.find_named(given) or await records.get(given)
-        page = await engine.jobs.records.page(Query(limit=limit, where={"parent": benchmark.id}))
-        views = [_parsed(await self._view(engine, job, deadline, None)) for job in page.items]
+        jobs = await engine.reported_jobs.newest(benchmark.id, limit)
+        views = [_parsed(await self._view(engine, job, deadline, None)) for job in jobs]
         return _over_jobs(benchmark.id, views)
 
     async def tell_new(self, engine: Engine) -> None:
@@ -187,7 +188,7 @@ async def _records(engine: Engine, job: Job) -> AsyncIterator[tuple[int, int]]:
     """Yield a file with the trials of a job and then its findings, and the size of the trials."""
     descriptor = os.memfd_create("trials", os.MFD_CLOEXEC)
     try:
-        await engine.jobs.write_trials(job.id, descriptor)
+        await engine.reported_jobs.write_trials(job.id, descriptor)
         size = os.fstat(descriptor).st_size
         os.lseek(descriptor, 0, os.SEEK_END)
         await engine.evidence.copy(job.id, descriptor)
@@ -196,23 +197,12 @@ async def _records(engine: Engine, job: Job) -> AsyncIterator[tuple[int, int]]:
         os.close(descriptor)
 
 
-async def _previous(engine: Engine, job: Job) -> Job | None:
-    """Return the last job of the same benchmark that ended and was created before."""
-    if job.source.benchmark_id is None:
-        return None
-    where = {"parent": job.source.benchmark_id, "status": [each.value for each in ENDED_JOBS]}
-    page = await engine.jobs.records.page(
-        Query(limit=1, starting_after=job.id, where=where, include_total_count=False)
-    )
-    return page.items[0] if page.items else None
-
-
 def _version(job: Job) -> object:
     return job.state, job.end_time_ms, job.rescoring_state, job.rescoring and job.rescoring.number, job.name
 
 
 def _is_settled(job: Job) -> bool:
-    is_over = job.state in ENDED_JOBS and job.rescoring_state != "running"
+    is_over = job.state in ENDED_JOBS and job.rescoring_state != "running" and not is_run(job.id)
     return is_over and job.end_time_ms is not None and now_ms() - job.end_time_ms > _SETTLED_MS
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from benchyard.engine.jobs.service import Jobs
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
@@ -157,11 +157,15 @@ class ReportedJobs:
     async def _names(self, ids: Sequence[str]) -> dict[str, str]:
         """Return the names of scenarios that are still there."""
         own = TABLES["scenarios"].c
-        names: dict[str, str] = {}
-        for start in range(0, len(ids), _IDS_AT_ONCE):
-            query = select(own.id, own.name).where(own.id.in_(ids[start : start + _IDS_AT_ONCE]))
-            names |= await self._store.read(lambda found, query=query: dict(found.execute(query).tuples().all()))
-        return names
+
+        def read(connection: Connection) -> dict[str, str]:
+            names: dict[str, str] = {}
+            for start in range(0, len(ids), _IDS_AT_ONCE):
+                query = select(own.id, own.name).where(own.id.in_(ids[start : start + _IDS_AT_ONCE]))
+                names |= dict(connection.execute(query).tuples().all())
+            return names
+
+        return await self._store.read(read)
 
 
 def _last(job: Job, states: Sequence[str], without: Sequence[str] = ()) -> Query:

@@ -20,7 +20,7 @@ SideText = Annotated[
     str,
     Parameter(
         max_length=1200,
-        description="JOB_ID, JOB_ID:AGENT by index or label, or the name of a baseline",
+        description="JOB_ID, JOB_ID:AGENT by index or label, BENCHMARK_RUN_ID, or the name of a baseline",
     ),
 ]
 Margin = Annotated[float, Parameter(ge=0, le=1)]
@@ -91,7 +91,7 @@ async def _gate(
 ) -> GateView:
     report = await _comparison(services, a, b, cluster, suspect, margin)
     comparison = ComparisonView.model_validate_json(report.text)
-    job = await services.engine.jobs.get(comparison.b.job_id)
+    job = await services.engine.reported_jobs.get(comparison.b.job_id)
     number = float(max_unscored.removesuffix("%"))
     allowed = number * n_tried(comparison) / 100 if max_unscored.endswith("%") else number
     return gate(comparison, margin, suspect or job.orchestrator.suspect_rule, allowed)
@@ -107,7 +107,7 @@ async def _comparison(
 ) -> Report:
     left, right = await services.engine.baselines.sides(a, b)
     clusters = None if cluster is None else await _clusters(services, left[0], right[0], cluster)
-    jobs = services.engine.jobs
+    jobs = services.engine.reported_jobs
     return await services.job_reports.compare(jobs, (left, right), suspect, clusters, cluster, margin)
 
 
