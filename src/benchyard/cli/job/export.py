@@ -7,7 +7,7 @@ import re
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import click
 from benchyard.cli.connection import connect, connect_async
 from benchyard.cli.job.logs import AT_ONCE, INCOMPLETE, fetch_logs, find_job_async
 from benchyard.cli.job.names import of_job
+from benchyard.cli.job.written_files import replace_file
 from benchyard.cli.progress import patience
 from benchyard.client.benchmark_files.folders import check_folder_is_free
 from benchyard.client.client import AsyncClient
@@ -95,11 +96,11 @@ def _export_table(given: str, csv_file: Path | None, parquet_file: Path | None, 
         names = None if columns is None else columns.split(",")
         table = of_job(client, given, lambda id: client.jobs.table(id, names))
     if parquet_file is not None:
-        _replaced(parquet_file, lambda place: write_parquet(table, place))
+        replace_file(parquet_file, lambda place: write_parquet(table, place))
     if csv_file is not None and str(csv_file) == "-":
         write_csv(table, sys.stdout)
     elif csv_file is not None:
-        _replaced(csv_file, lambda place: _write_csv_file(table, place))
+        replace_file(csv_file, lambda place: _write_csv_file(table, place))
     for file in (csv_file, parquet_file):
         if file is not None and str(file) != "-":
             click.echo(f"{file}  {table.n} trials")
@@ -108,20 +109,6 @@ def _export_table(given: str, csv_file: Path | None, parquet_file: Path | None, 
 def _write_csv_file(table: TableView, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         write_csv(table, file)
-
-
-def _replaced(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file beside its place, and put it there when it is whole."""
-    if not path.parent.is_dir():
-        raise UsageError(f"there is no folder {path.parent}; make it first")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
-    os.close(handle)
-    try:
-        write(Path(name))
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 async def _export(given: str, folder: Path, *, force: bool) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from benchyard.cli.connection import connect
-from benchyard.cli.job.names import find_job
+from benchyard.cli.job.names import of_job
 from benchyard.cli.progress import spinner
 from benchyard.cli.render import (
     command_text,
@@ -18,6 +18,7 @@ from benchyard.cli.render import (
 )
 from benchyard.client.plain_text import clean
 from benchyard.models.job_plans import count_text
+from benchyard.models.reports.baselines import is_run
 from benchyard.models.reports.problems import (
     Association,
     FailureGroup,
@@ -29,12 +30,18 @@ from benchyard.reports.problems.selection import selected_problems
 
 _SHOWN_GROUPS = 5
 _SHOWN_TESTS = 3
+_RUN_PREFIX = "scr_"
+"""Beginning of the ids of scenario runs, which are the trials of a benchmark run."""
+
+signal_option = click.option(
+    "--signal", metavar="NAME", help="Only this problem, with all its examples."
+)
 
 
 @click.command()
 @click.argument("given", metavar="ID|NAME")
 @click.option("--agent", metavar="AGENT[:MODEL]", help="Only problems and failures of this agent.")
-@click.option("--signal", metavar="NAME", help="Only this problem, with all its examples.")
+@signal_option
 @output_option
 def problems(given: str, agent: str | None, signal: str | None, output: str) -> None:
     """Show what went wrong in a job's trials: signals with their steps, and failures that are alike.
@@ -49,19 +56,22 @@ def problems(given: str, agent: str | None, signal: str | None, output: str) -> 
       benchyard job problems my-job --signal repeated-call
       benchyard job problems my-job -o json
     """
-    with connect() as client:
-        job = find_job(client, given)
-        with spinner("reading trajectories"):
-            view = client.jobs.problems(job.id)
+    with connect() as client, spinner("reading trajectories"):
+        view = of_job(client, given, client.jobs.problems)
     view = selected_problems(view, agent, signal)
     if output != "text":
         show(view, output, "")
-        return
+    else:
+        print_problems(view, is_alone=signal is not None)
+
+
+def print_problems(view: ProblemsView, *, is_alone: bool) -> None:
+    """Print problems for people; that of a single signal alone, with all its examples."""
     click.echo(_head(view))
     for problem in view.problems:
         click.echo()
-        _print_problem(problem, is_alone=signal is not None)
-    if signal is None:
+        _print_problem(problem, is_alone=is_alone)
+    if not is_alone:
         _print_groups(view)
     for note in view.notes:
         click.echo()
@@ -73,7 +83,7 @@ def _head(view: ProblemsView) -> str:
     told = count_text(len(view.problems), "problem")
     return facts(
         {
-            "job": view.job_id,
+            "run" if is_run(view.job_id) else "job": view.job_id,
             "name": view.job_name,
             "trials": f"{view.n_trials} ended, {view.n_with_trajectory} of them with a trajectory",
             "unread": view.n_trials - view.n_read or None,
@@ -121,6 +131,9 @@ def _print_example(example: ProblemExample) -> None:
 
 
 def _command(example: ProblemExample) -> str:
+    if example.trial_id.startswith(_RUN_PREFIX):
+        steps = f" --steps {example.steps[0]}-{example.steps[0]}" if example.steps else ""
+        return f"benchyard run show {example.trial_id}{steps}"
     if example.steps:
         return f"benchyard trial steps {example.trial_id} --step {example.steps[0]}"
     return f"benchyard trial show {example.trial_id}"
@@ -134,7 +147,8 @@ def _print_groups(view: ProblemsView) -> None:
         for line in _group_lines(group):
             _detail(line)
         for example in group.examples[:1]:
-            click.echo("\n".join(command_text(f"benchyard trial show {example.trial_id}", "    ")))
+            whole = example.model_copy(update={"steps": []})
+            click.echo("\n".join(command_text(_command(whole), "    ")))
     if view.n_groups > _SHOWN_GROUPS:
         click.echo(f"... and {view.n_groups - _SHOWN_GROUPS} more; -o json shows more")
 
