@@ -31,8 +31,12 @@ class StoredTrials:
         self.kept = {trial.id: (trial, content) for trial, content in kept}
         self.lines = b""
         self.batches: list[list[str]] = []
-        self.jobs = SimpleNamespace(write_trials=self._write_trials)
+        self.jobs = SimpleNamespace()
+        self.reported_jobs = SimpleNamespace(write_trials=self._write_trials, before=self._before)
         self.evidence = self
+
+    async def _before(self, _: Job) -> Job | None:
+        return None
 
     async def _write_trials(self, _: str, descriptor: int) -> None:
         os.write(
@@ -125,10 +129,11 @@ class JobsOfOneBenchmark(StoredTrials):
             descriptor, b"".join(each.model_dump_json().encode() + b"\n" for each in self.of_job[job_id])
         )
 
-    async def _page(self, query: Query) -> SimpleNamespace:
-        return SimpleNamespace(
-            items=[self.earlier] if query.starting_after else [self.fresh, self.latest, self.earlier]
-        )
+    async def _before(self, _: Job) -> Job | None:
+        return self.earlier
+
+    async def _page(self, _: Query) -> SimpleNamespace:
+        return SimpleNamespace(items=[self.fresh, self.latest, self.earlier])
 
     async def _tell(self, job: Job, names: list[str]) -> None:
         self.told.append((job.id, names))
