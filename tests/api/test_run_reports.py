@@ -205,7 +205,7 @@ def test_a_run_is_a_baseline_and_stays_as_long(http: httpx.Client) -> None:
     assert (view["verdict"], view["comparison"]["a"]["job_id"]) == ("fail", "bmr_good")
     assert good(http.get("/v1/gate", params={"a": "main", "b": "bmj_good"}))["comparison"]["a"]["job_id"]
     assert "baseline delete main" in refusal(http.post("/v1/benchmark_runs/bmr_good/delete"), 409)
-    kept = good(http.post("/v1/results/collect", json={"keep_days": 0, "dry_run": True}))
+    kept = good(http.post("/v1/server/collect", json={"keep_days": 1, "dry_run": True}))
     removed = {each["id"] for each in kept["removed"]}
     assert "bmr_bad" in removed
     assert "bmr_good" not in removed
