@@ -66,7 +66,9 @@ def test_problems_over_the_jobs_and_runs_of_a_benchmark(told: CommandLine) -> No
 def test_tables_of_runs_and_jobs_are_for_people_and_programs(told: CommandLine) -> None:
     text = told.ok("run", "table", "bmr_good", "--limit", "3")
     head, *rows = text.splitlines()
-    assert head.split() == ["AGENT_LABEL", "SCENARIO_NAME", "ATTEMPT", "OUTCOME", "SCORE", "WORKING_MS", "COST_USD"]
+    assert head.split() == [
+        *("AGENT_LABEL", "SCENARIO_NAME", "ATTEMPT", "OUTCOME", "SCORE", "WORKING_MS", "COST_USD"),
+    ]
     assert (len(rows), rows[-1]) == (
         4,
         f"... and {2 * SCENARIOS - 3} more; --limit shows more, -o json shows all",
@@ -123,7 +125,8 @@ def test_runs_are_tagged_noted_and_judged(told: CommandLine) -> None:
     shown = told.ok("run", "show", "bmr_empty")
     assert "tags:" in shown
     assert "\x1b" not in shown
-    assert json.loads(told.ok("run", "label", "scr_bad_5", "correct=no", "-o", "json"))["labels"][0]["value"] == "no"
+    judged = json.loads(told.ok("run", "label", "scr_bad_5", "correct=no", "-o", "json"))
+    assert [each["value"] for each in judged["labels"]] == ["no"]
     assert "correct=no by" in told.ok("run", "show", "scr_bad_5")
     assert "0 labels" in told.ok("run", "label", "scr_bad_5", "correct=")
     assert "run list --of bmr_empty" in told("run", "label", "bmr_empty", "correct=no").err

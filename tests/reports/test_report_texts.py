@@ -4,8 +4,8 @@ from xml.etree.ElementTree import fromstring
 
 from benchyard.models.comparisons import EstimateView
 from benchyard.models.jobs import AgentConfig, JobState
-from benchyard.reports.report_pictures import intervals_svg, report_html
 from benchyard.reports.markdown import plain
+from benchyard.reports.report_pictures import intervals_svg, report_html
 from benchyard.reports.report_texts import estimate_text, interval_bar, markdown
 from tests.reports.scenes import job, trial
 from tests.reports.test_attempt_report import report
@@ -66,7 +66,8 @@ def test_a_name_in_markdown_calls_nobody_links_nowhere_and_is_no_formula() -> No
 
 def test_amounts_of_dollars_are_no_formulas_in_markdown() -> None:
     made = job(agents=1, scenarios=3, state=JobState.COMPLETED)
-    trials = [trial(1.0, scenario=index).model_copy(update={"usage": {"cost_usd": 0.5}}) for index in range(3)]
+    usage = {"usage": {"cost_usd": 0.5}}
+    trials = [trial(1.0, scenario=index).model_copy(update=usage) for index in range(3)]
     text = markdown(report(made, trials))
     assert "\\$0.5000" in text
     assert "$" not in text.replace("\\$", "")

@@ -1,4 +1,4 @@
-"""Jobs, and benchmark runs of the SDK as jobs with one agent: what reports, comparisons and baselines are of."""
+"""Jobs, and benchmark runs of the SDK as jobs with one agent, for reports, comparisons and baselines."""
 
 import asyncio
 import contextlib

@@ -5,7 +5,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~$])")
-_LINKED = re.compile(r"(?:(?<![0-9A-Za-z])@|(?<=[A-Za-z]):(?=//)|\bwww(?=\.)|\bGH(?=-[0-9])|#(?=[0-9]))", re.I)
+_LINKED = re.compile(
+    r"(?<![0-9a-z])@|(?<=[a-z]):(?=//)|\bwww(?=\.)|\bgh(?=-[0-9])|#(?=[0-9])", re.IGNORECASE
+)
 """Beginnings of what sites such as GitHub make links of: people, addresses, and numbers of issues."""
 _JOINER = "\u2060"
 """A character that nobody sees, and that ends such a link."""
@@ -14,7 +16,7 @@ _LONGEST = 200
 
 
 def plain(text: str) -> str:
-    """Return text that Markdown shows as it is, on one line: it names nobody, links nowhere, is no formula."""
+    """Return text that Markdown shows as it is, on one line: no mention, no link and no formula."""
     short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
     shown = html.escape(_NOT_PRINTED.sub(" ", short), quote=False)
     return _LINKED.sub(rf"\g<0>{_JOINER}", _SPECIAL.sub(r"\\\1", shown))

@@ -49,7 +49,13 @@ def _print(view: BenchmarkProblemsView) -> None:
     print_table(
         ["", "JOB", "ID", "CREATED", "TRIALS READ"],
         [
-            [str(place), clean(job.job_name), job.job_id, when(job.create_time_ms)[:16], _read(job.n_read, job.n_trials)]
+            [
+                str(place),
+                clean(job.job_name),
+                job.job_id,
+                when(job.create_time_ms)[:16],
+                f"{job.n_read} of {job.n_trials}",
+            ]
             for place, job in enumerate(view.jobs, 1)
         ],
         Narrow(["JOB"], ["CREATED", "TRIALS READ"]),
@@ -66,10 +72,6 @@ def _print(view: BenchmarkProblemsView) -> None:
     )
     if not all(job.is_complete for job in view.jobs):
         echo_sentence("! not everything was read in time; the same command goes on with the rest")
-
-
-def _read(n_read: int, n_trials: int) -> str:
-    return f"{n_read} of {n_trials}"
 
 
 def _shares(problem: ProblemTrend, view: BenchmarkProblemsView) -> list[str]:

@@ -9,7 +9,10 @@ from benchyard.errors import UsageError
 
 
 def replace_file(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file beside its place, and put it there when it is whole; raises UsageError without a folder."""
+    """Write a file beside its place, and put it there when it is whole.
+
+    Raises UsageError if there is no such folder.
+    """
     if not path.parent.is_dir():
         raise UsageError(f"there is no folder {path.parent}; make it first")
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")

@@ -108,8 +108,8 @@ _ELSEWHERE = {
 def run() -> None:
     """Look at scenario runs and benchmark runs, such as code of your own makes through the SDK.
 
-    Runs that belong to jobs are trials: see `benchyard trial`. A benchmark run is reported like a job with one
-    agent; `job compare`, `job gate` and `baseline set` take its id too.
+    Runs that belong to jobs are trials: see `benchyard trial`. A benchmark run is reported like a job with
+    one agent; `job compare`, `job gate` and `baseline set` take its id too.
 
     \b
       benchyard run list

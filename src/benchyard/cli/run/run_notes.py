@@ -41,7 +41,7 @@ def tag(given: str, tags: Sequence[str], remove: bool, output: str) -> None:
 @click.argument("text")
 @output_option
 def note(given: str, text: str, output: str) -> None:
-    """Write a note on a scenario run or a benchmark run, in place of an earlier one; an empty TEXT removes it.
+    """Write a note on a scenario run or a benchmark run, in place of an earlier one; "" removes it.
 
     \b
       benchyard run note my-benchmark-run "with the new prompt"

@@ -20,7 +20,7 @@ from benchyard.reports.problems.selection import selected_problems
 @cluster_option
 @output_option
 def report(given: str, md: Path | None, cluster: str | None, output: str) -> None:
-    """Report on a benchmark run as on a job with one agent: its mean with the 95 % interval, costs, flakiness.
+    """Report on a benchmark run as on a job with one agent: its mean with the 95 % interval, costs, noise.
 
     A scenario run that timed out counts 0; one that was cancelled or failed is unscored.
 

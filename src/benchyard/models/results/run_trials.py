@@ -1,11 +1,11 @@
-"""Benchmark runs of the SDK as jobs with one agent, and their scenario runs as trials: for what reports on both."""
+"""Benchmark runs of the SDK as jobs with one agent, and their scenario runs as trials, for reports."""
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from benchyard.models.jobs import AgentConfig, Job, JobSource, JobSpec, JobState
-from benchyard.models.runs import BenchmarkRun, RunState, ScenarioRun
+from benchyard.models.runs import BenchmarkRun, ContractResult, RunState, ScenarioRun
 from benchyard.models.trials import FailureKind, FailureReason, Trial, TrialState
 
 SDK_AGENT = "sdk"
@@ -88,19 +88,7 @@ class RunTrials:
         if place is None or run.is_reference:
             return None
         agent, result = self._job.spec.agent_configs[0], run.result
-        scored = {} if result is None else {
-            "score": result.score,
-            "rewards": result.rewards,
-            "conditions": result.conditions,
-            "suspicions": result.suspicions,
-            "scoring_network": result.network,
-            "isolation": result.isolation,
-            "isolation_reason": result.isolation_reason,
-            "scored_revision": result.scenario_revision,
-            "answer_failure": result.answer_failure,
-            "scorer_note": result.scorer_note,
-        }
-        return Trial(
+        trial = Trial(
             id=run.id,
             create_time_ms=run.create_time_ms,
             job_id=self._job.id,
@@ -120,8 +108,23 @@ class RunTrials:
             usage=run.usage,
             # Each scoring makes the findings anew.
             rescorings=run.scorings,
-            **scored,
         )
+        return trial if result is None else trial.model_copy(update=_scored(result))
+
+
+def _scored(result: ContractResult) -> dict[str, object]:
+    return {
+        "score": result.score,
+        "rewards": result.rewards,
+        "conditions": result.conditions,
+        "suspicions": result.suspicions,
+        "scoring_network": result.network,
+        "isolation": result.isolation,
+        "isolation_reason": result.isolation_reason,
+        "scored_revision": result.scenario_revision,
+        "answer_failure": result.answer_failure,
+        "scorer_note": result.scorer_note,
+    }
 
 
 def _failure(run: ScenarioRun) -> FailureReason | None:
