@@ -213,9 +213,7 @@ def test_a_run_is_a_baseline_and_stays_as_long(http: httpx.Client) -> None:
     removed = {each["id"] for each in kept["removed"]}
     assert "bmr_bad" in removed
     assert "bmr_good" not in removed
-    assert "running" in refusal(
-        http.post("/v1/baselines", json={"name": "main", "job_id": "bmr_open"}), 409
-    )
+    assert "running" in refusal(http.post("/v1/baselines", json={"name": "main", "job_id": "bmr_open"}), 409)
     refusal(http.post("/v1/baselines", json={"name": "bmr_main", "job_id": "bmr_good"}), 400)
     good(http.post(f"/v1/baselines/{made['id']}/delete"))
 

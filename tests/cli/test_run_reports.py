@@ -135,8 +135,9 @@ def test_runs_are_tagged_noted_and_judged(told: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", [["run", each] for each in ("report", "problems", "table", "tag", "note", "label")]
-    + [["job", "table"], ["benchmark", "problems"]]
+    "verb",
+    [["run", each] for each in ("report", "problems", "table", "tag", "note", "label")]
+    + [["job", "table"], ["benchmark", "problems"]],
 )
 def test_each_verb_has_examples(told: CommandLine, verb: list[str]) -> None:
     text = told.ok(*verb, "--help")

@@ -176,7 +176,7 @@ def _last(job: Job, states: Sequence[str], without: Sequence[str] = ()) -> Query
 def _copy(source: int, target: int) -> None:
     """Append a file to another."""
     os.lseek(target, 0, os.SEEK_END)
-    with open(source, "rb", closefd=False) as file:  # noqa: PTH123  (a descriptor)
+    with open(source, "rb", closefd=False) as file:
         while piece := file.read(_PIECE_BYTES):
             view = memoryview(piece)
             while view:

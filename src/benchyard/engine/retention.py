@@ -107,7 +107,8 @@ class Retention:
             yield _call(removals.job_size, job.id), _call(removals.job, job.id)
         ended = ["completed", "canceled", "failed"]
         for group in await self._benchmark_runs.records.before(before_ms, {"status": ended}):
-            if group.id not in named and (group.end_time_ms or before_ms) < before_ms and not await self._is_of_job(group.metadata):
+            is_old = (group.end_time_ms or before_ms) < before_ms and group.id not in named
+            if is_old and not await self._is_of_job(group.metadata):
                 yield _call(removals.benchmark_run_size, group), _call(removals.benchmark_run, group.id)
         states = [each.value for each in ENDED_RUNS]
         for run in await self._runs.records.before(before_ms, {"status": states}, without_parent=True):

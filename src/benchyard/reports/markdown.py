@@ -5,9 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~$])")
-_LINKED = re.compile(
-    r"(?<![0-9a-z])@|(?<=[a-z]):(?=//)|\bwww(?=\.)|\bgh(?=-[0-9])|#(?=[0-9])", re.IGNORECASE
-)
+_LINKED = re.compile(r"(?<![0-9a-z])@|(?<=[a-z]):(?=//)|\bwww(?=\.)|\bgh(?=-[0-9])|#(?=[0-9])", re.IGNORECASE)
 """Beginnings of what sites such as GitHub make links of: people, addresses, and numbers of issues."""
 _JOINER = "\u2060"
 """A character that nobody sees, and that ends such a link."""

@@ -33,9 +33,7 @@ _SHOWN_TESTS = 3
 _RUN_PREFIX = "scr_"
 """Beginning of the ids of scenario runs, which are the trials of a benchmark run."""
 
-signal_option = click.option(
-    "--signal", metavar="NAME", help="Only this problem, with all its examples."
-)
+signal_option = click.option("--signal", metavar="NAME", help="Only this problem, with all its examples.")
 
 
 @click.command()

@@ -37,8 +37,8 @@ rows_option = click.option(
 def table(given: str, columns: str | None, limit: int, suspect: SuspectRule | None, output: str) -> None:
     """Show the trials of a job as a table, in the order of its plan.
 
-    JSON has columns, not rows: each with its `values`, or with `codes`, indexes into its `dictionary`. Rows are
-    what `job export --csv` writes.
+    JSON has columns, not rows: each with its `values`, or with `codes`, indexes into its `dictionary`. Rows
+    are what `job export --csv` writes.
 
     \b
       benchyard job table my-job

@@ -30,9 +30,7 @@ def tag(given: str, tags: Sequence[str], remove: bool, output: str) -> None:
     with connect() as client, checked_input():
         found = find_run(client, given)
         runs = client.benchmark_runs if isinstance(found, BenchmarkRunView) else client.scenarios.runs
-        view = runs.annotate(
-            found.id, add_tags=() if remove else tags, remove_tags=tags if remove else ()
-        )
+        view = runs.annotate(found.id, add_tags=() if remove else tags, remove_tags=tags if remove else ())
     show(view, output, tags_text(view))
 
 

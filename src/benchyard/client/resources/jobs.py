@@ -323,8 +323,8 @@ class Jobs(VerbGroup[S]):
     ) -> Steps[GateView]:
         """Say whether agent b is worse than agent a by more than a margin: pass, fail or inconclusive.
 
-        Each is what `compare` takes. More unscored attempts than `max_unscored`, such as 3 or 5%, count by what
-        they could change. With `tell`, webhooks are told of the verdict.
+        Each is what `compare` takes. More unscored attempts than `max_unscored`, such as 3 or 5%, count by
+        what they could change. With `tell`, webhooks are told of the verdict.
         """
         query: dict[str, str | None] = {"a": a, "b": b, "margin": str(margin), "max_unscored": max_unscored}
         query |= {"cluster": cluster, "suspect": suspect}

@@ -62,9 +62,7 @@ class TrialAnnotations:
         return await self._label(run.id, _parent(run), wanted, key_id, key_name)
 
     async def _annotate(self, id: str, parent: str, wanted: AnnotationRequest) -> TrialAnnotation:
-        return await self._change(
-            id, parent, lambda old: old.model_copy(update=annotated(old.tags, wanted))
-        )
+        return await self._change(id, parent, lambda old: old.model_copy(update=annotated(old.tags, wanted)))
 
     async def _label(
         self, id: str, parent: str, wanted: LabelRequest, key_id: str, key_name: str
