@@ -12,9 +12,9 @@ from benchyard.cli.job.gates import (
     exit_statuses,
     suspect_option,
 )
+from benchyard.cli.job.output_files import replace_text
 from benchyard.cli.job.report import cluster_option
 from benchyard.cli.job.subjects import ComparedSubject, find_subject
-from benchyard.cli.job.written_files import replace_text
 from benchyard.cli.notices import say, tell
 from benchyard.cli.options import FloatRange
 from benchyard.cli.render import duration, echo_sentence, facts, output_option, print_table, wire

@@ -16,7 +16,7 @@ import click
 from benchyard.cli.connection import connect, connect_async
 from benchyard.cli.job.logs import AT_ONCE, INCOMPLETE, fetch_logs, find_job_async
 from benchyard.cli.job.names import of_job
-from benchyard.cli.job.written_files import replace_file
+from benchyard.cli.job.output_files import replace_file
 from benchyard.cli.progress import patience
 from benchyard.client.benchmark_files.folders import check_folder_is_free
 from benchyard.client.client import AsyncClient

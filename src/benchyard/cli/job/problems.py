@@ -1,5 +1,6 @@
 """`benchyard job problems`: what went wrong in a job, where, and what usually helps."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 import click
@@ -32,6 +33,14 @@ _SHOWN_GROUPS = 5
 _SHOWN_TESTS = 3
 _RUN_PREFIX = "scr_"
 """Beginning of the ids of scenario runs, which are the trials of a benchmark run."""
+_OF_RUNS = (
+    ("benchyard trial show TRIAL", "benchyard run show RUN"),
+    ("benchyard trial steps TRIAL --step N", "benchyard run show RUN --steps N-N"),
+    ("benchyard trial steps TRIAL", "benchyard run show RUN --full"),
+    ("benchyard trial show", "benchyard run show"),
+)
+"""Commands for trials, and those for scenario runs instead."""
+_ONLY_JOBS = re.compile(r"`benchyard job (?:retry|rescore)\b|`job run\b")
 
 signal_option = click.option("--signal", metavar="NAME", help="Only this problem, with all its examples.")
 
@@ -68,7 +77,8 @@ def print_problems(view: ProblemsView, *, is_alone: bool) -> None:
     click.echo(_head(view))
     for problem in view.problems:
         click.echo()
-        _print_problem(problem, is_alone=is_alone)
+        helps = _helps_run(problem.helps) if is_run(view.job_id) else problem.helps
+        _print_problem(problem, helps, is_alone=is_alone)
     if not is_alone:
         _print_groups(view)
     for note in view.notes:
@@ -90,7 +100,15 @@ def _head(view: ProblemsView) -> str:
     )
 
 
-def _print_problem(problem: Problem, *, is_alone: bool) -> None:
+def _helps_run(helps: str) -> str:
+    """Return what helps in terms of runs: what only a job can do is left out if there is something else."""
+    for of_trial, of_run in _OF_RUNS:
+        helps = helps.replace(of_trial, of_run)
+    parts = helps.split("; ")
+    return "; ".join([part for part in parts if not _ONLY_JOBS.search(part)] or parts)
+
+
+def _print_problem(problem: Problem, helps: str, *, is_alone: bool) -> None:
     unit = "scenario" if problem.subject == "scenario" else "trial"
     new = "new  " if problem.is_new else ""
     count = f"{problem.n_found} of {count_text(problem.n_known, unit)}"
@@ -102,7 +120,7 @@ def _print_problem(problem: Problem, *, is_alone: bool) -> None:
         _detail(", ".join(f"{clean(row.label)} {row.n_found} of {row.n_known}" for row in problem.agents))
     for example in problem.examples if is_alone else problem.examples[:1]:
         _print_example(example)
-    _detail(f"helps: {problem.helps}")
+    _detail(f"helps: {helps}")
 
 
 def _detail(text: str) -> None:

@@ -8,7 +8,7 @@ import click
 from benchyard.cli.connection import connect
 from benchyard.cli.job.gates import suspect_option
 from benchyard.cli.job.names import of_job
-from benchyard.cli.job.written_files import replace_text
+from benchyard.cli.job.output_files import replace_text
 from benchyard.cli.render import duration, echo_sentence, facts, output_option, print_table, show, when
 from benchyard.cli.table import Narrow, terminal_width
 from benchyard.client.plain_text import clean
