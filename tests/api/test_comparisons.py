@@ -104,6 +104,10 @@ def test_a_view_can_leave_the_scenarios_out(http: httpx.Client) -> None:
     short = good(http.get("/v1/benchmark_jobs/bmj_new", params={"scenarios": "false"}))
     assert [each["scenario_outcomes"] for each in short["benchmark_outcomes"]] == [[], []]
     assert short["benchmark_outcomes"][0]["mean_score"] > 0.8
+    made, trials = JOBS[1]
+    known = json.loads(job_view(made, trials, with_scenarios=False).model_dump_json(exclude_none=True))
+    assert (short.pop("times"), known.pop("times")) != (None, None)
+    assert short == known
 
 
 def test_agents_of_one_job_and_of_two_are_compared(http: httpx.Client) -> None:

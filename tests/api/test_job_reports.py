@@ -133,6 +133,16 @@ def test_scenarios_are_grouped_by_a_key_of_their_metadata(http: httpx.Client) ->
     assert "metadata" in refusal(http.get(path, params={"cluster": "nothing"}), 400)
 
 
+def test_groups_that_change_are_seen_in_the_next_report(http: httpx.Client) -> None:
+    path = "/v1/benchmark_jobs/bmj_odd/report"
+    before = good(http.get(path, params={"cluster": "repo"}))["agents"][0]["score"]["n_clusters"]
+    kept = good(http.get("/v1/scenarios/scn_1"))["metadata"]
+    good(http.post("/v1/scenarios/scn_1", json={"metadata": {"repo": "z"}}))
+    assert good(http.get(path, params={"cluster": "repo"}))["agents"][0]["score"]["n_clusters"] == before + 1
+    good(http.post("/v1/scenarios/scn_1", json={"metadata": kept}))
+    assert good(http.get(path, params={"cluster": "repo"}))["agents"][0]["score"]["n_clusters"] == before
+
+
 def test_a_job_without_trials_has_a_report_all_the_same(http: httpx.Client) -> None:
     view = good(http.get("/v1/benchmark_jobs/bmj_empty/report"))
     assert view["notes"] == ["nothing was scored"]

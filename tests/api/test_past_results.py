@@ -5,16 +5,19 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import queue
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from benchyard.engine import past_results
 from benchyard.models.benchmarks import Benchmark
 from benchyard.models.jobs import Job, JobSource
 from benchyard.models.runs import BenchmarkRun
@@ -23,6 +26,7 @@ from benchyard.models.trials import Trial
 from benchyard.models.webhooks.delivery import WebhookDelivery
 from benchyard.models.webhooks.webhook import Webhook
 from benchyard.store.database import Store
+from benchyard.store.trial_facts import TrialFactTable
 from benchyard.testing.server import RunningServer
 from tests.api.devbox import eventually, good, refusal
 from tests.api.test_comparisons import SCENARIOS, stored
@@ -42,10 +46,13 @@ MADE = [
     stored("bmj_b", "second", {"good": 0.9}),
     stored("bmj_c", "third", {"good": 0.2}),
 ]
+UNSCORED = stored("bmj_none", "nothing scored", {"good": 0.9, "bad": 0.9})
 JOBS = [
     (made.model_copy(update={**SOURCE, "end_time_ms": 1000 * (at + 1)}), trials)
     for at, (made, trials) in enumerate(MADE)
 ]
+# Of the second agent, no trial has a score.
+JOBS.append((UNSCORED[0], [each if each.agent == 0 else each.never_begun(5) for each in UNSCORED[1]]))
 
 
 class Receiver:
@@ -98,6 +105,7 @@ async def _store(url: str, receiver: str) -> None:
         for made, trials in JOBS:
             await store.collection("benchmark_jobs", Job).insert(made)
             await store.write(store.collection("trials", Trial).rows.adding(trials))
+            await store.write(TrialFactTable(store).adding(trials))
         run = BenchmarkRun(
             id="bmr_sdk", create_time_ms=1, benchmark_id=BENCHMARK, state="completed", end_time_ms=5000
         )
@@ -166,7 +174,9 @@ def test_a_gates_verdict_is_told_signed_and_without_secrets(http: httpx.Client, 
     made = good(http.post("/v1/webhooks", json=asked, headers={"x-request-id": "once"}))
     assert good(http.post("/v1/webhooks", json=asked, headers={"x-request-id": "once"})) == made
     assert "secret" not in good(http.get(f"/v1/webhooks/{made['id']}"))
-    verdict = good(http.post("/v1/gate", params={"a": "bmj_b", "b": "bmj_c"}))
+    once = {"x-request-id": "the gate"}
+    verdict = good(http.post("/v1/gate", params={"a": "bmj_b", "b": "bmj_c"}, headers=once))
+    assert good(http.post("/v1/gate", params={"a": "bmj_b", "b": "bmj_c"}, headers=once)) == verdict
     assert verdict["verdict"] == "fail"
     headers, event, body = receiver.told()
     key = base64.b64decode(made["secret"].removeprefix("whsec_"))
@@ -178,6 +188,11 @@ def test_a_gates_verdict_is_told_signed_and_without_secrets(http: httpx.Client, 
     side = {"job_id": "bmj_c", "job_name": "third", "agent": "good:m", "mean": mean}
     assert event["data"]["job"] == side
     good(http.get("/v1/gate", params={"a": "bmj_b", "b": "bmj_c"}))
+    # The repetition told nothing; another request tells again.
+    good(http.post("/v1/gate", params={"a": "bmj_b", "b": "bmj_b"}, headers=once))
+    assert receiver.told()[1]["data"]["verdict"] == "pass"
+    good(http.post("/v1/gate", params={"a": "bmj_b", "b": "bmj_b"}))
+    receiver.told()
     good(http.post(f"/v1/webhooks/{made['id']}/delete"))
     assert "no webhook" in refusal(http.get(f"/v1/webhooks/{made['id']}"), 404)
     assert receiver.seen.empty()
@@ -212,6 +227,15 @@ def test_a_baseline_is_what_a_gate_and_a_comparison_take(benchyard: CommandLine,
     assert (compared["a"]["job_id"], compared["a"]["label"]) == ("bmj_a", "good:m")
     benchyard.ok("baseline", "set", "main", "bmj_b:0")
     assert good(http.get("/v1/compare", params={"a": "main", "b": "bmj_c"}))["a"]["job_id"] == "bmj_b"
+
+
+def test_a_job_without_scores_is_no_baseline(benchyard: CommandLine) -> None:
+    refused = benchyard("baseline", "set", "unscored", "bmj_none")
+    assert refused.status != 0
+    assert "agent 1 (bad:m) of job bmj_none has no score to compare with" in refused.err
+    assert "benchyard job retry bmj_none" in refused.err
+    assert json.loads(benchyard.ok("baseline", "list", "--name", "unscored", "-o", "json")) == []
+    benchyard.ok("baseline", "set", "half", "bmj_none:0")
 
 
 def test_a_job_that_a_baseline_names_stays_until_the_baseline_goes(
@@ -249,7 +273,7 @@ def test_trends_insights_and_histories_are_made_of_stored_jobs(
     assert insight["n_common"] == SCENARIOS
     assert "PLACE" in benchyard.ok("benchmark", "insights", "bench")
     past = good(http.get("/v1/scenarios/scn_3/history"))
-    assert {point["id"] for point in past["points"]} == {"bmj_a", "bmj_b", "bmj_c"}
+    assert {point["id"] for point in past["points"]} == {"bmj_a", "bmj_b", "bmj_c", "bmj_none"}
     assert "JOB OR RUN" in benchyard.ok("scenario", "history", "scenario 3")
     assert "no benchmark" in refusal(http.get("/v1/trends", params={"benchmark": "bmk_none"}), 404)
     tagged = http.get(f"/v1/benchmarks/{BENCHMARK}/insights")
@@ -257,3 +281,45 @@ def test_trends_insights_and_histories_are_made_of_stored_jobs(
         f"/v1/benchmarks/{BENCHMARK}/insights", headers={"if-none-match": tagged.headers["etag"]}
     )
     assert again.status_code == 304
+
+
+def test_a_history_reads_the_newest_attempts_at_its_scenario_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past_results, "MOST_ATTEMPTS", 3)
+    monkeypatch.setattr(past_results, "_IDS_AT_ONCE", 2)
+    data = tmp_path / "data"
+    data.mkdir()
+    url = f"sqlite:///{data / 'x.db'}"
+    asyncio.run(_store(url, "http://127.0.0.1:9/"))
+
+    descriptor = os.memfd_create("rows")
+
+    async def written() -> int:
+        async with Store(url) as store:
+            return await past_results.PastResults(store).write_scenario("scn_3", descriptor)
+
+    left_out = asyncio.run(written())
+    with open(descriptor, "rb") as file:  # noqa: PTH123  (a descriptor)
+        file.seek(0)
+        jobs, groups, trials, runs = (json.loads(line) for line in file)
+    # Four of the first job, one each of the second and the third, and one scored of the last.
+    assert (left_out, len(trials)) == (5, 3)
+    assert {row[2] for row in trials} == {"scn_3"}
+    assert {row[0] for row in jobs} == {row[0] for row in trials}
+    assert (groups, runs) == ([], [])
+
+
+def test_trends_follow_a_job_that_ends_at_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'x.db'}"
+
+    async def versions() -> list[object]:
+        async with Store(url) as store:
+            results = past_results.PastResults(store)
+            found = [await results.version(BENCHMARK)]
+            for made, _ in JOBS[:2]:
+                await store.collection("benchmark_jobs", Job).insert(made)
+                found.append(await results.version(BENCHMARK))
+            return found
+
+    assert len(set(asyncio.run(versions()))) == 3

@@ -13,7 +13,6 @@ from benchyard.api import problem_reports
 from benchyard.api.problem_reports import ProblemReports
 from benchyard.engine.jobs.evidence import EvidenceBatch
 from benchyard.models.jobs import Job, JobSource, JobState
-from benchyard.models.pages import Query
 from benchyard.models.reports.problems import ProblemsView
 from benchyard.models.trials import Trial
 from benchyard.workers.workers import WorkerLimits, Workers
@@ -35,8 +34,8 @@ class StoredTrials:
         self.reported_jobs = SimpleNamespace(write_trials=self._write_trials, before=self._before)
         self.evidence = self
 
-    async def _before(self, _: Job) -> Job | None:
-        return None
+    async def _before(self, job: Job, limit: int) -> list[Job]:
+        return []
 
     async def _write_trials(self, _: str, descriptor: int) -> None:
         os.write(
@@ -119,21 +118,33 @@ class JobsOfOneBenchmark(StoredTrials):
         self.latest = job.model_copy(update={"id": "bmj_2"})
         self.earlier = job.model_copy(update={"id": "bmj_1", "end_time_ms": ended_ms - 2 * 24 * 3600 * 1000})
         self.fresh = job.model_copy(update={"id": "bmj_3", "end_time_ms": ended_ms + 110_000})
-        self.jobs.records = SimpleNamespace(page=self._page)
+        self.empty = job.model_copy(update={"id": "bmj_0", "state": JobState.CANCELLED})
+        self.of_job["bmj_0"] = []
+        self.jobs.records = SimpleNamespace(find=self._find)
         self.is_awaited = False
         self.told: list[tuple[str, list[str]]] = []
-        self.webhooks = SimpleNamespace(is_awaited=lambda _: self.is_awaited, new_problems=self._tell)
+        self.recent = ["bmj_2", "bmj_3"]
+        ends = SimpleNamespace(ids=self._ids, forget=self.recent.remove)
+        self.webhooks = SimpleNamespace(
+            is_awaited=lambda _: self.is_awaited, new_problems=self._tell, recent_ends=ends
+        )
+
+    async def _ids(self) -> list[str]:
+        return list(self.recent)
+
+    async def _find(self, id: str) -> Job | None:
+        jobs = (self.latest, self.earlier, self.fresh, self.empty)
+        return next((job for job in jobs if job.id == id), None)
 
     async def _write_trials(self, job_id: str, descriptor: int) -> None:
         os.write(
             descriptor, b"".join(each.model_dump_json().encode() + b"\n" for each in self.of_job[job_id])
         )
 
-    async def _before(self, _: Job) -> Job | None:
-        return self.earlier
-
-    async def _page(self, _: Query) -> SimpleNamespace:
-        return SimpleNamespace(items=[self.fresh, self.latest, self.earlier])
+    async def _before(self, job: Job, limit: int) -> list[Job]:
+        assert job.id in ("bmj_2", "bmj_3")
+        # A job was cancelled between the two before any of its trials began.
+        return [self.empty, self.earlier][:limit]
 
     async def _tell(self, job: Job, names: list[str]) -> None:
         self.told.append((job.id, names))
@@ -153,3 +164,36 @@ def test_webhooks_are_told_once_what_a_job_has_that_the_last_one_had_not() -> No
     ((job_id, names),) = engine.told
     assert job_id == "bmj_2"
     assert "repeated-call" in names
+    # The one that has only just ended is looked at again.
+    assert engine.recent == ["bmj_3"]
+
+
+def test_a_job_without_trials_is_no_measure_of_what_is_new() -> None:
+    engine: Any = JobsOfOneBenchmark()
+
+    async def scenario(reports: ProblemReports) -> None:
+        view = await read(reports, engine, engine.latest)
+        assert (view.previous_job_id, view.is_complete) == ("bmj_1", True)
+        new = {each.signal: each.is_new for each in view.problems}
+        assert new["repeated-call"] is True
+
+    live(scenario)
+
+
+def test_polls_of_a_running_job_read_its_trials_once_for_all_who_ask() -> None:
+    engine, job = StoredTrials([(scenes.trial(0.0, end_time_ms=1), LOOP)]), scenes.job()
+    written: list[str] = []
+
+    async def write(job_id: str, descriptor: int) -> None:
+        written.append(job_id)
+        os.write(descriptor, b"".join(each.model_dump_json().encode() for each, _ in engine.kept.values()))
+
+    engine.jobs.write_trials = write
+
+    async def scenario(reports: ProblemReports) -> None:
+        views = await asyncio.gather(*(read(reports, engine, job) for _ in range(20)))
+        assert all(view.is_complete and view.n_read == 1 for view in views)
+        # Once to list what is not read yet, and once to count.
+        assert len(written) == 2
+
+    live(scenario)

@@ -9,6 +9,7 @@ import pytest
 from benchyard import Benchyard
 from benchyard.client import AsyncClient
 from benchyard.client.event_streams import EventParser
+from benchyard.client.operations import TRANSFER_TIMEOUT, Request, Send, Steps
 from benchyard.errors import BenchyardError, NotFound, ServerUnreachable, StillWaiting
 from benchyard.models.jobs import AgentConfig, JobEvent, JobRequest, ScenariosSpec
 from tests.client.stub import Answer, Asked, error, in_turn, stub, talking
@@ -74,6 +75,42 @@ def test_verbs_ask_for_what_they_say() -> None:
         assert bodies[4:] == [{"only": "failed"}, {"trial_ids": ["trl_1"], "times": 1}, {"times": 1}]
 
 
+def test_reports_are_waited_for_as_long_as_they_may_take() -> None:
+    """A worker may compute for minutes; the usual time for an answer is one."""
+    asked: list[Request] = []
+
+    def first_request(steps: Steps[Any]) -> None:
+        action = next(steps)
+        assert isinstance(action, Send)
+        asked.append(action.request)
+
+    with talking(lambda _: Answer({})) as (client, _):
+        jobs = client.jobs
+        for steps in (
+            jobs.report.steps("bmj_1"),
+            jobs.table.steps("bmj_1"),
+            jobs.compare.steps("bmj_1", "bmj_2"),
+            jobs.gate.steps("bmj_1", "bmj_2"),
+            jobs.problems.steps("bmj_1"),
+            jobs.problems_of.steps("bench"),
+            jobs.get.steps("bmj_1"),
+            client.benchmarks.trends.steps("bmd_1"),
+            client.benchmarks.insights.steps("bmd_1"),
+            client.scenarios.history.steps("scn_1"),
+        ):
+            first_request(steps)
+    assert {each.timeout for each in asked} == {TRANSFER_TIMEOUT}
+
+
+def test_changes_are_answered_without_scenarios() -> None:
+    with talking(lambda asked: Answer(job())) as (client, server):
+        client.jobs.rename("bmj_1", "other")
+        client.jobs.annotate("bmj_1", add_tags=["a"], note="b")
+        client.jobs.pin("bmj_1")
+        assert [each.query for each in server.asked] == [{"scenarios": "false"}] * 3
+        assert json.loads(server.asked[1].body) == {"add_tags": ["a"], "remove_tags": [], "note": "b"}
+
+
 def test_trials_of_all_pages() -> None:
     pages = in_turn(
         Answer({"trials": [trial("trl_1"), trial("trl_2")], "has_more": True}),
@@ -110,6 +147,8 @@ def test_events_go_on_after_the_last_one_and_come_once() -> None:
         assert [event.seq for event in events] == [1, 2, 3, 4]
         streams = [each for each in server.asked if each.path.endswith("/events")]
         assert [each.query["after"] for each in streams] == ["0", "2", "3"]
+        looks = [each for each in server.asked if not each.path.endswith("/events")]
+        assert {each.query.get("scenarios") for each in looks} == {"false"}
         assert heard == [False, True]
 
 
@@ -151,9 +190,11 @@ def test_invalid_event_is_refused() -> None:
 def test_wait_returns_the_end_or_raises_at_its_timeout() -> None:
     with talking(in_turn(Answer(job("queued")), Answer(job("running")), Answer(job("timeout")))) as (
         client,
-        _,
+        server,
     ):
         assert client.jobs.wait("bmj_1", 60).state == "timeout"
+        # Looks leave the scenarios out, of which a large job has many; the result has them.
+        assert [each.query for each in server.asked] == [{"scenarios": "false"}] * 3 + [{}]
     with (
         talking(lambda asked: Answer(job("running"))) as (client, _),
         pytest.raises(StillWaiting, match="running"),

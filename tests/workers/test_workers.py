@@ -1,6 +1,7 @@
 """Workers do their jobs within limits; what one does to itself is nobody else's."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from benchyard.errors import BenchyardError, WorkerFailed
 from benchyard.testing.contracts.driver_fixture import eventually
 from benchyard.testing.loop_probe import loop_probe
+from benchyard.workers import workers
 from benchyard.workers.workers import WorkerLimits, Workers, call_once
 
 LOAD = "json:load"
@@ -216,3 +218,20 @@ def test_workers_end_with_a_server_that_is_killed() -> None:
     while any(map(is_alive, left)):
         assert time.monotonic() < deadline, "a worker outlived its server"
         time.sleep(0.01)
+
+
+def test_long_parameters_are_not_felt() -> None:
+    """They are written as JSON beside the event loop, and arrive whole."""
+    items = [{"text": "é" * 50, "numbers": [number] * 5} for number in range(100_000)]
+    parameters = {"items": items}
+
+    async def scenario() -> None:
+        with loop_probe() as probe:
+            written = await workers._encoded(parameters)
+        assert probe.slow == []
+        assert len(written) > 10_000_000
+        encoded.append(written)
+
+    encoded: list[bytes] = []
+    asyncio.run(scenario())
+    assert json.loads(encoded[0]) == parameters

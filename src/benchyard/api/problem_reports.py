@@ -1,7 +1,6 @@
 """Problems of jobs for routes: read from what is kept of trials, in workers, and remembered."""
 
 import asyncio
-import gzip
 import json
 import logging
 import os
@@ -9,17 +8,15 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from benchyard.api.job_reports import Report
-from benchyard.engine.clock import now_ms
+from benchyard.api.job_reports import is_settled
+from benchyard.api.report_cache import Report, ReportCache
 from benchyard.engine.engine import Engine
 from benchyard.engine.jobs.evidence import EvidenceBatch
 from benchyard.errors import BenchyardError, WorkerFailed
-from benchyard.models.jobs import ENDED_JOBS, Job
-from benchyard.models.pages import Query
-from benchyard.models.reports.baselines import is_run
+from benchyard.models.jobs import Job
 from benchyard.models.reports.problems import (
     BenchmarkProblemsView,
     ProblemJob,
@@ -31,18 +28,21 @@ from benchyard.workers.workers import WorkerLimits, Workers
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 READING_SECONDS = 15.0
 """Time after which a request answers with what was read; a repeated one goes on with the rest."""
 _AT_ONCE = 2
-_REMEMBERED = 200
-_SETTLED_MS = 60_000
-"""Time after the end of a job during which its trials may still be ending."""
+_LISTED_AT_ONCE = 10_000
+"""Trials without findings that are listed at once: more would be long to parse."""
+_MOST_READINGS = 200
+_MOST_LISTED = 100_000
+"""Trials without findings that are kept in lists of all jobs."""
+_LISTING_PAUSE = 10.0
+"""The trials of a running job are listed again after so many times the duration of that, at the earliest."""
+_LEAST_PAUSE = 0.5
+_MOST_EARLIER = 10
+"""Earlier jobs that are looked at in search of one with trials."""
 TELL_SECONDS = 20.0
 """Pause between looks for ended jobs whose new problems webhooks wait for."""
-_RECENT_JOBS = 20
-_RECENT_MS = 24 * 3600 * 1000
 _DIGESTS = "benchyard.reports.problems.digests"
 _REPORT = "benchyard.reports.problems.job_problems:make_problems"
 _READING = WorkerLimits(seconds=120.0, memory_bytes=4 * 1024**3, output_bytes=256 * 1024**2)
@@ -52,6 +52,30 @@ Missing = Sequence[tuple[str, str | None]]
 """Ids of trials without findings, each with the id of its run."""
 
 
+@dataclass
+class _Reading:
+    """What is left to read of a job's trials."""
+
+    version: object
+    is_settled: bool
+    """Whether no further trials could end when they were listed."""
+    missing: Missing
+    is_cut: bool
+    """Whether there are more than were listed."""
+    stale_after: float
+    """Time after which a running job may have so many more that it is worth a look."""
+
+    def must_list(self, job: Job) -> bool:
+        """Tell whether the trials without findings have to be listed again."""
+        if self.version != _results_version(job):
+            return True
+        if self.missing:
+            return False
+        return self.is_cut or (
+            not self.is_settled and (is_settled(job) or time.monotonic() > self.stale_after)
+        )
+
+
 class ProblemReports:
     """Makes the problems of jobs; findings are made once for each trial."""
 
@@ -59,25 +83,19 @@ class ProblemReports:
         self._workers = workers
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._known: OrderedDict[object, Report] = OrderedDict()
-        self._whole: OrderedDict[object, bool] = OrderedDict()
-        """Jobs that no longer change and whose trials were all read."""
-        self._told: OrderedDict[object, bool] = OrderedDict()
-        """Jobs whose new problems webhooks know."""
+        self._cache = ReportCache()
+        self._readings: OrderedDict[str, _Reading] = OrderedDict()
 
     async def job(self, engine: Engine, job: Job) -> Report:
         """Return the problems of a job, told apart from those of the last job of its benchmark."""
         deadline = time.monotonic() + READING_SECONDS
-        earlier = await engine.reported_jobs.before(job)
-        if earlier is None:
-            return await self._view(engine, job, deadline, None)
-        await self._read(engine, job, deadline)
-        previous = _parsed(await self._view(engine, earlier, deadline, None))
-        if previous.is_complete:
-            return await self._view(engine, job, deadline, previous)
-        view = await self._view(engine, job, deadline, None)
-        partial = _parsed(view).model_copy(update={"is_complete": False})
-        return Report(gzip.compress(partial.model_dump_json(exclude_none=True).encode(), 1, mtime=0))
+        is_whole = await self._read(engine, job, deadline)
+        earlier, previous = await self._previous(engine, job, deadline)
+        if earlier is None or previous is None:
+            return await self._view(engine, job, is_complete=is_whole)
+        if not previous.is_complete:
+            return await self._view(engine, job, is_complete=False)
+        return await self._view(engine, job, (earlier, previous), is_complete=is_whole)
 
     async def benchmark(self, engine: Engine, given: str, limit: int) -> BenchmarkProblemsView:
         """Return the prevalence of problems over the last jobs of a benchmark, given by its id or name."""
@@ -85,65 +103,107 @@ class ProblemReports:
         records = engine.benchmarks.records
         benchmark = await records.find_named(given) or await records.get(given)
         jobs = await engine.reported_jobs.newest(benchmark.id, limit)
-        views = [_parsed(await self._view(engine, job, deadline, None)) for job in jobs]
+        views = [await self._alone(engine, job, deadline) for job in jobs]
         return _over_jobs(benchmark.id, views)
 
     async def tell_new(self, engine: Engine) -> None:
         """Tell webhooks of the new problems of jobs that ended lately; read only where one wants that."""
         if not engine.webhooks.is_awaited("problem.new"):
             return
-        where = {"status": [each.value for each in ENDED_JOBS]}
-        query = Query(limit=_RECENT_JOBS, where=where, include_total_count=False)
-        for job in (await engine.jobs.records.page(query)).items:
-            key = job.id, _version(job)
-            if key in self._told or not _is_settled(job) or now_ms() - (job.end_time_ms or 0) > _RECENT_MS:
+        ends = engine.webhooks.recent_ends
+        for id in await ends.ids():
+            job = await engine.jobs.records.find(id)
+            if job is not None and not is_settled(job):
                 continue
-            try:
-                view = _parsed(await self.job(engine, job))
-            except BenchyardError as error:
-                _log.warning("problems of job %s cannot be told to webhooks: %s", job.id, error.message)
-            else:
-                if not view.is_complete:
-                    # The next look goes on reading.
-                    continue
-                names = [each.signal for each in view.problems if each.is_new]
-                await engine.webhooks.new_problems(job, names)
-            _remember(self._told, key, value=True)
+            if job is None or await self._tell(engine, job):
+                ends.forget(id)
 
-    async def _view(self, engine: Engine, job: Job, deadline: float, previous: ProblemsView | None) -> Report:
-        key = (job.id, _version(job), previous and (previous.job_id, previous.n_trials))
-        if (known := self._known.get(key)) is not None:
-            self._known.move_to_end(key)
-            return known
+    async def _tell(self, engine: Engine, job: Job) -> bool:
+        """Tell webhooks of the new problems of a job; return False if there is more to read before."""
+        try:
+            view = await _parsed(await self.job(engine, job))
+        except BenchyardError as error:
+            _log.warning("problems of job %s cannot be told to webhooks: %s", job.id, error.message)
+            return True
+        if view.is_complete:
+            await engine.webhooks.new_problems(job, [each.signal for each in view.problems if each.is_new])
+        return view.is_complete
+
+    async def _previous(
+        self, engine: Engine, job: Job, deadline: float
+    ) -> tuple[Job, ProblemsView] | tuple[None, None]:
+        """Return the last job of the same benchmark that was created before and has ended, with its problems.
+
+        One without a trial that ended tells nothing, and is passed over.
+        """
+        for earlier in await engine.reported_jobs.before(job, _MOST_EARLIER):
+            view = await self._alone(engine, earlier, deadline)
+            if view.n_read or not view.is_complete:
+                return earlier, view
+        return None, None
+
+    async def _alone(self, engine: Engine, job: Job, deadline: float) -> ProblemsView:
+        """Return the problems of a job, compared with no other."""
         is_whole = await self._read(engine, job, deadline)
-        async with _records(engine, job) as (descriptor, size):
-            parameters = {
-                "size": size,
-                "job": job.model_dump(mode="json"),
-                "previous": None if previous is None else previous.model_dump(mode="json"),
-            }
-            report = Report(await self._workers.call(_REPORT, descriptor, parameters, _COUNTING))
-        if is_whole and _is_settled(job):
-            _remember(self._known, key, report)
-        return report
+        return await _parsed(await self._view(engine, job, is_complete=is_whole))
+
+    async def _view(
+        self, engine: Engine, job: Job, earlier: tuple[Job, ProblemsView] | None = None, *, is_complete: bool
+    ) -> Report:
+        """Return the problems of the trials that were read; while there are more, it may be a moment old."""
+
+        async def make() -> Report:
+            async with _records(engine, job) as (descriptor, size):
+                parameters = {
+                    "size": size,
+                    "job": job.model_dump(mode="json"),
+                    "previous": None if earlier is None else earlier[1].model_dump(mode="json"),
+                    "is_complete": is_complete,
+                }
+                return Report(await self._workers.call(_REPORT, descriptor, parameters, _COUNTING))
+
+        compared = earlier and (earlier[0].id, _results_version(earlier[0]))
+        key = (job.id, _results_version(job), job.name, compared, is_complete)
+        return await self._cache.get(key, make, is_settled=is_complete and is_settled(job))
 
     async def _read(self, engine: Engine, job: Job, deadline: float) -> bool:
         """Make the findings of trials that have none; return whether that was possible in time."""
-        key = job.id, _version(job)
-        if key in self._whole:
-            return True
         async with self._lock(job.id):
-            async with _records(engine, job) as (descriptor, size):
-                listed = await self._workers.call(
-                    f"{_DIGESTS}:unread_trials", descriptor, {"size": size}, _COUNTING
-                )
-            missing: Missing = await asyncio.to_thread(json.loads, listed)
-            while missing and time.monotonic() < deadline:
-                async with self._turns:
-                    missing = missing[await self._read_batch(engine, job, missing) :]
-        if not missing and _is_settled(job):
-            _remember(self._whole, key, value=True)
-        return not missing
+            while True:
+                reading = self._readings.get(job.id)
+                if reading is None or reading.must_list(job):
+                    reading = await self._listed(engine, job)
+                while reading.missing and time.monotonic() < deadline:
+                    async with self._turns:
+                        count = await self._read_batch(engine, job, reading.missing)
+                    reading.missing = reading.missing[count:]
+                if reading.missing or not reading.is_cut:
+                    return not reading.missing
+                if time.monotonic() >= deadline:
+                    return False
+
+    async def _listed(self, engine: Engine, job: Job) -> _Reading:
+        """List the trials that have no findings."""
+        begin, settled = time.monotonic(), is_settled(job)
+        async with _records(engine, job) as (descriptor, size):
+            parameters = {"size": size, "most": _LISTED_AT_ONCE}
+            listed = await self._workers.call(f"{_DIGESTS}:unread_trials", descriptor, parameters, _COUNTING)
+        missing: Missing = await asyncio.to_thread(json.loads, listed)
+        now = time.monotonic()
+        reading = _Reading(
+            version=_results_version(job),
+            is_settled=settled,
+            missing=missing,
+            is_cut=len(missing) >= _LISTED_AT_ONCE,
+            stale_after=now + max(_LEAST_PAUSE, _LISTING_PAUSE * (now - begin)),
+        )
+        self._readings[job.id] = reading
+        self._readings.move_to_end(job.id)
+        kept = sum(len(each.missing) for each in self._readings.values())
+        while len(self._readings) > 1 and (len(self._readings) > _MOST_READINGS or kept > _MOST_LISTED):
+            _, dropped = self._readings.popitem(last=False)
+            kept -= len(dropped.missing)
+        return reading
 
     async def _read_batch(self, engine: Engine, job: Job, missing: Missing) -> int:
         descriptor = os.memfd_create("evidence", os.MFD_CLOEXEC)
@@ -197,23 +257,19 @@ async def _records(engine: Engine, job: Job) -> AsyncIterator[tuple[int, int]]:
         os.close(descriptor)
 
 
-def _version(job: Job) -> object:
-    return job.state, job.end_time_ms, job.rescoring_state, job.rescoring and job.rescoring.number, job.name
+def _results_version(job: Job) -> object:
+    """Return a value that changes when the results of an ended job do."""
+    return (
+        job.state,
+        job.end_time_ms,
+        len(job.pauses),
+        job.rescoring_state,
+        job.rescoring and job.rescoring.number,
+    )
 
 
-def _is_settled(job: Job) -> bool:
-    is_over = job.state in ENDED_JOBS and job.rescoring_state != "running" and not is_run(job.id)
-    return is_over and job.end_time_ms is not None and now_ms() - job.end_time_ms > _SETTLED_MS
-
-
-def _remember(known: OrderedDict[object, T], key: object, value: T) -> None:
-    known[key] = value
-    while len(known) > _REMEMBERED:
-        known.popitem(last=False)
-
-
-def _parsed(report: Report) -> ProblemsView:
-    return ProblemsView.model_validate_json(report.text)
+async def _parsed(report: Report) -> ProblemsView:
+    return await asyncio.to_thread(lambda: ProblemsView.model_validate_json(report.text))
 
 
 def _over_jobs(benchmark_id: str, views: Sequence[ProblemsView]) -> BenchmarkProblemsView:

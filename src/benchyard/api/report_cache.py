@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,6 +17,10 @@ _LEAST_SECONDS = 0.5
 _PAUSE = 10.0
 """A report of what is still running is made again after so many times its own duration, at the earliest."""
 _MOST_RECENT = 64
+_RECENT_BYTES = 32 * 1024**2
+"""Size of the reports of what is still running that are kept, at most; the newest one is kept in any case."""
+_SMALL_BYTES = 16 * 1024
+"""Compressed size up to which a report is unpacked on the event loop."""
 
 
 @dataclass(frozen=True)
@@ -29,20 +34,59 @@ class Report:
         """Return the JSON."""
         return gzip.decompress(self.packed)
 
-    @property
+    @cached_property
     def tag(self) -> str:
-        """Return the entity tag of its content."""
-        return f'"{hashlib.sha256(self.packed).hexdigest()[:32]}"'
+        """Return the entity tag of its content: a weak one, which holds for every encoding."""
+        return tag_of(self.packed)
 
     def respond(self, request: Request) -> Response:
         """Return it as an answer: compressed where the client takes that, or as not modified."""
-        headers = {"etag": self.tag, "vary": "accept-encoding", "cache-control": "no-cache"}
-        if self.tag in [each.strip() for each in request.headers.get("if-none-match", "").split(",")]:
-            return Response(status_code=304, headers=headers)
-        if "gzip" in request.headers.get("accept-encoding", ""):
-            headers["content-encoding"] = "gzip"
+        if request.method == "GET" and is_known(self.tag, request.headers.get("if-none-match", "")):
+            return Response(status_code=304, headers=self._headers())
+        if takes_gzip(request.headers.get("accept-encoding", "")):
+            headers = {**self._headers(), "content-encoding": "gzip"}
             return Response(self.packed, media_type="application/json", headers=headers)
-        return Response(self.text, media_type="application/json", headers=headers)
+        return Response(self.text, media_type="application/json", headers=self._headers())
+
+    async def answer(self, request: Request) -> Response:
+        """Return the same as `respond`; a large report is handled in a thread."""
+        if len(self.packed) <= _SMALL_BYTES:
+            return self.respond(request)
+        return await asyncio.to_thread(self.respond, request)
+
+    def _headers(self) -> dict[str, str]:
+        return {"etag": self.tag, "vary": "accept-encoding", "cache-control": "no-cache"}
+
+
+def tag_of(content: bytes) -> str:
+    """Return the entity tag of a content."""
+    return f'W/"{hashlib.sha256(content).hexdigest()[:32]}"'
+
+
+def is_known(tag: str, asked: str) -> bool:
+    """Tell whether a client's `if-none-match` has a tag; weak and strong tags are compared alike."""
+    known = [each.strip().removeprefix("W/") for each in asked.split(",")]
+    return "*" in known or tag.removeprefix("W/") in known
+
+
+def takes_gzip(accepted: str) -> bool:
+    """Tell whether a client's `accept-encoding` allows gzip: by its name, or else as any encoding."""
+    wishes: dict[str, float] = {}
+    for part in accepted.lower().split(","):
+        name, *options = (each.strip() for each in part.split(";"))
+        wishes["gzip" if name == "x-gzip" else name] = _weight(options)
+    return wishes.get("gzip", wishes.get("*", 0.0)) > 0
+
+
+def _weight(options: list[str]) -> float:
+    for option in options:
+        key, _, value = option.partition("=")
+        if key.strip() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
 
 
 class ReportCache:
@@ -52,6 +96,11 @@ class ReportCache:
         self._known: OrderedDict[object, Report] = OrderedDict()
         self._size = 0
         self._recent: OrderedDict[object, _Recent] = OrderedDict()
+
+    @property
+    def size(self) -> int:
+        """Return the size of what is remembered, in bytes."""
+        return self._size
 
     def find(self, key: object) -> Report | None:
         """Return a remembered report, or None."""
@@ -67,25 +116,38 @@ class ReportCache:
         """
         if (known := self.find(key)) is not None:
             return known
-        recent = self._recent.get(key)
+        # What was made before its subject settled is never remembered.
+        place = key, is_settled
+        recent = self._recent.get(place)
         if recent is None or recent.is_stale:
-            recent = self._recent[key] = _Recent(asyncio.ensure_future(make()), time.monotonic())
+            recent = self._recent[place] = _Recent(asyncio.ensure_future(make()), time.monotonic())
+            self._recent.move_to_end(place)
             recent.making.add_done_callback(recent.end)
-            while len(self._recent) > _MOST_RECENT:
-                self._recent.popitem(last=False)
+            self._forget_old()
         report = await asyncio.shield(recent.making)
         if is_settled and key not in self._known:
             self.remember(key, report)
-            self._recent.pop(key, None)
+        if is_settled and self._recent.get(place) is recent:
+            del self._recent[place]
+        self._forget_old()
         return report
 
     def remember(self, key: object, report: Report) -> None:
         """Keep a report, and drop those that were not asked for longest."""
+        if (old := self._known.pop(key, None)) is not None:
+            self._size -= len(old.packed)
         self._known[key] = report
         self._size += len(report.packed)
         while self._size > _REMEMBERED_BYTES:
             _, dropped = self._known.popitem(last=False)
             self._size -= len(dropped.packed)
+
+    def _forget_old(self) -> None:
+        """Drop the oldest of what was made a moment ago; who waits for one of them still gets it."""
+        size = sum(each.size for each in self._recent.values())
+        while len(self._recent) > 1 and (len(self._recent) > _MOST_RECENT or size > _RECENT_BYTES):
+            _, dropped = self._recent.popitem(last=False)
+            size -= dropped.size
 
 
 class _Recent:
@@ -93,6 +155,7 @@ class _Recent:
 
     def __init__(self, making: "asyncio.Future[Report]", begin: float) -> None:
         self.making = making
+        self.size = 0
         self._begin = begin
         self._end: float | None = None
 
@@ -101,6 +164,8 @@ class _Recent:
         self._end = time.monotonic()
         if making.cancelled() or making.exception() is not None:
             self._end = -1.0
+        else:
+            self.size = len(making.result().packed)
 
     @property
     def is_stale(self) -> bool:

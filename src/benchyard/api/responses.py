@@ -1,9 +1,9 @@
-"""Answers that take long or are large: long-polls, streams, archives and files of devboxes."""
+"""Answers that take long or are large: long-polls, streams, lists, archives and files of devboxes."""
 
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Protocol, TypeVar
 
@@ -14,9 +14,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from benchyard.api.deps import Services
+from benchyard.api.report_cache import Report
 from benchyard.engine.devboxes.descriptors import PIECE_BYTES, file_errors
 from benchyard.engine.devboxes.files import ReadableFile
 from benchyard.errors import BenchyardError, DevboxError, StillWaiting
+from benchyard.models.pages import Page
 
 KEEP_ALIVE_SECONDS = 10.0
 
@@ -121,6 +123,27 @@ async def _until_stop(services: Services, content: AsyncIterator[bytes]) -> Asyn
 
 async def _next(events: AsyncIterator[T]) -> T | None:
     return await anext(events, None)
+
+
+async def list_answer(name: str, items: Sequence[BaseModel | Report], page: Page[Any]) -> Response:
+    """Return a page of a list, under its name, as an answer that is written while the event loop goes on."""
+    text = await asyncio.to_thread(_page_text, name, items, page)
+    return Response(text, media_type="application/json")
+
+
+def _page_text(name: str, items: Sequence[BaseModel | Report], page: Page[Any]) -> bytes:
+    # Each thing by itself: one call of the library for all of them would hold the lock of all threads.
+    texts = b",".join(map(_item_text, items))
+    rest: dict[str, object] = {"has_more": page.has_more}
+    if page.total_count is not None:
+        rest["total_count"] = page.total_count
+    return b'{"%s":[%s],%s' % (name.encode(), texts, json.dumps(rest)[1:].encode())
+
+
+def _item_text(item: BaseModel | Report) -> bytes:
+    if isinstance(item, Report):
+        return item.text
+    return item.model_dump_json(exclude_none=True, by_alias=True).encode()
 
 
 TAR = "application/x-tar"

@@ -147,7 +147,7 @@ def list_(name: str | None, show_all: bool, job: str | None, limit: int, output:
 
 
 def _of_job(client: Client, given: str, name: str | None) -> Iterator[Artifact]:
-    job_id = find_job(client, given).id
+    job_id = find_job(client, given, scenarios=False).id
     after = None
     while True:
         page = client.jobs.artifacts(job_id, after)

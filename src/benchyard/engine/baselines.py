@@ -41,7 +41,20 @@ class Baselines:
                     f"job {job.id} has several agents that differ in their versions or options only; "
                     f"choose one: {_named(job)}"
                 )
+            await self._require_scores(job, wanted)
             return [await self._put(self._baseline(request.name, job, index)) for index in wanted]
+
+    async def _require_scores(self, job: Job, agents: Sequence[int]) -> None:
+        """Raise Conflict if an agent has no attempt with a score: a gate could compare nothing with it."""
+        for index in agents:
+            if not await self._jobs.is_scored(job, index):
+                label = job.spec.agent_configs[index].label
+                again = (
+                    "" if is_run(job.id) else f"; `benchyard job retry {job.id}` tries again what has none"
+                )
+                raise Conflict(
+                    f"agent {index} ({label[:200]}) of {job.id} has no score to compare with{again}"
+                )
 
     def _baseline(self, name: str, job: Job, index: int) -> Baseline:
         agent, source = agent_name(job, index), job.source

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from sqlalchemy import Connection, select
@@ -28,6 +29,11 @@ _LIMITS = WorkerLimits(seconds=300.0, memory_bytes=16 * 1024**3, output_bytes=10
 _IDS_AT_ONCE = 500
 _OF_A_JOB = f"metadata.{JOB_KEY}"
 _ENDED_RUNS = ["completed", "canceled", "failed"]
+_COUNTED_TRIALS = ("completed", "failed", "timeout")
+_COUNTED_RUNS = ("scored", "completed", "timeout")
+"""States of trials and of scenario runs that may count in a mean."""
+_LOOKED_AT = 200
+"""Attempts that are read at once in search of one with a score."""
 _PIECE_BYTES = 1024**2
 
 
@@ -113,16 +119,38 @@ class ReportedJobs:
         runs = [await self._as_job(each) for each in (await self._runs.records.page(own)).items]
         return sorted([*jobs, *runs], key=lambda job: -job.create_time_ms)[:limit]
 
-    async def before(self, job: Job) -> Job | None:
-        """Return the last thing of the same kind and benchmark that ended and was made before."""
+    async def before(self, job: Job, limit: int) -> list[Job]:
+        """Return the last things of the same kind and benchmark that ended and were made before."""
         if job.source.benchmark_id is None:
-            return None
+            return []
         if not is_run(job.id):
             states = [each.value for each in ENDED_JOBS]
-            jobs = await self._jobs.records.page(_last(job, states))
-            return jobs.items[0] if jobs.items else None
-        runs = await self._runs.records.page(_last(job, _ENDED_RUNS, without=(_OF_A_JOB,)))
-        return await self._as_job(runs.items[0]) if runs.items else None
+            return (await self._jobs.records.page(_last(job, states, limit))).items
+        runs = await self._runs.records.page(_last(job, _ENDED_RUNS, limit, without=(_OF_A_JOB,)))
+        return [await self._as_job(each) for each in runs.items]
+
+    async def is_scored(self, job: Job, agent: int) -> bool:
+        """Tell whether an agent has an attempt that counts in a mean."""
+        made = RunTrials(job, {}) if is_run(job.id) else None
+        if made is None:
+            where = {"parent": job.id, "agent": str(agent), "status": _COUNTED_TRIALS}
+        else:
+            where = {"parent": job.id, "status": _COUNTED_RUNS}
+        query = Query(limit=_LOOKED_AT, where=where, include_total_count=False)
+        while True:
+            trials: Sequence[Trial | None]
+            if made is None:
+                of_job = await self._jobs.page(job.id, query)
+                trials, ids, has_more = of_job.items, [each.id for each in of_job.items], of_job.has_more
+            else:
+                runs = await self._runs.scenario_runs(job.id, query)
+                trials, ids = [made.trial(each) for each in runs.items], [each.id for each in runs.items]
+                has_more = runs.has_more
+            if any(each and each.counted_score is not None and not each.is_superseded for each in trials):
+                return True
+            if not has_more or not ids:
+                return False
+            query = replace(query, starting_after=ids[-1])
 
     async def _as_job(self, run: BenchmarkRun) -> Job:
         if job_id := run.metadata.get(JOB_KEY):
@@ -168,9 +196,9 @@ class ReportedJobs:
         return await self._store.read(read)
 
 
-def _last(job: Job, states: Sequence[str], without: Sequence[str] = ()) -> Query:
+def _last(job: Job, states: Sequence[str], limit: int, without: Sequence[str] = ()) -> Query:
     where = {"parent": job.source.benchmark_id or "", "status": states}
-    return Query(limit=1, starting_after=job.id, where=where, without=without, include_total_count=False)
+    return Query(limit=limit, starting_after=job.id, where=where, without=without, include_total_count=False)
 
 
 def _copy(source: int, target: int) -> None:

@@ -59,11 +59,12 @@ def make_insights(
     return _packed(view.model_copy(update={"n_left_out": n_left_out}))
 
 
-def make_history(content: BinaryIO, scenario: Sequence[Any]) -> bytes:
+def make_history(content: BinaryIO, scenario: Sequence[Any], n_left_out: int = 0) -> bytes:
     """Return the history of a scenario as compressed JSON."""
     id, name, revision = scenario
     past = _read(content, {id: name})
-    return _packed(scenario_history((id, name, int(revision)), past.sources, past.attempts))
+    view = scenario_history((id, name, int(revision)), past.sources, past.attempts)
+    return _packed(view.model_copy(update={"n_left_out": n_left_out}))
 
 
 def _read(content: BinaryIO, names: Mapping[str, str]) -> _Past:

@@ -12,14 +12,16 @@ from typing import Any, BinaryIO
 
 from pydantic import BaseModel, ValidationError
 
+from benchyard.models.comparisons import ComparisonView
 from benchyard.models.jobs import ENDED_JOBS, Job
 from benchyard.models.runs import BenchmarkRun
 from benchyard.models.trials import SuspectRule, Trial
 from benchyard.reports.attempt_cells import read_cells, stage_lengths
 from benchyard.reports.attempt_report import make_report
 from benchyard.reports.outcomes import job_view
-from benchyard.reports.paired_comparison import Side, compare
+from benchyard.reports.paired_comparison import Side, compare, gate, n_tried
 from benchyard.reports.report_subjects import job_subject, most_attempts, run_rows, run_subject
+from benchyard.reports.short_trials import short_trials
 from benchyard.reports.trial_table import make_table
 
 _FAST = 1
@@ -36,6 +38,14 @@ def make_job_view(
     return _packed(view)
 
 
+def make_short_view(content: BinaryIO, job: Mapping[str, Any], suspect: SuspectRule | None) -> bytes:
+    """Return a job without its scenarios as compressed JSON; the content has values of its trials."""
+    gc.disable()
+    whole = Job.model_validate(job)
+    trials = short_trials(whole, json.loads(content.readline()))
+    return _packed(job_view(whole, trials, with_scenarios=False, suspect=suspect))
+
+
 def make_comparison(
     content: BinaryIO,
     jobs: list[Mapping[str, Any]],
@@ -45,22 +55,40 @@ def make_comparison(
     cluster_key: str | None,
     margin: float = 0.0,
 ) -> bytes:
-    """Return a comparison as compressed JSON; the content has the trials of both jobs."""
+    """Return a comparison as compressed JSON; the content has a line of values for each job."""
     gc.disable()
     a, b = (Job.model_validate(job) for job in jobs)
-    by_job: dict[str, list[Trial]] = {a.id: [], b.id: []}
-    for trial in _trials(content):
-        by_job[trial.job_id].append(trial)
+    trials = {
+        job.id: short_trials(job, json.loads(content.readline())) for job in {a.id: a, b.id: b}.values()
+    }
     sides = [
         Side(
             job,
             agent,
-            [trial for trial in _as_shown(job, by_job[job.id]) if trial.agent == agent],
+            [trial for trial in trials[job.id] if trial.agent == agent],
             suspect or job.orchestrator.suspect_rule,
         )
         for job, agent in zip((a, b), agents, strict=True)
     ]
     return _packed(compare(sides[0], sides[1], clusters, cluster_key, margin))
+
+
+def make_gate(
+    content: BinaryIO, margin: float, rule: SuspectRule, max_unscored: str, *, with_scenarios: bool
+) -> bytes:
+    """Return the verdict of a gate as compressed JSON; the content has a comparison as compressed JSON.
+
+    `max_unscored` is a number of attempts, or a share of them such as 5%.
+    """
+    gc.disable()
+    comparison = ComparisonView.model_validate_json(gzip.decompress(content.read()))
+    number = float(max_unscored.removesuffix("%"))
+    allowed = number * n_tried(comparison) / 100 if max_unscored.endswith("%") else number
+    found = gate(comparison, margin, rule, allowed)
+    if not with_scenarios:
+        short = comparison.model_copy(update={"scenarios": []})
+        found = found.model_copy(update={"comparison": short})
+    return _packed(found)
 
 
 def make_job_report(

@@ -6,12 +6,13 @@ memory, and both hold the lock that all threads of the server need: so the serve
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -21,6 +22,10 @@ from benchyard.workers import program
 
 SMALL_BYTES = 64 * 1024
 """Size up to which foreign content may be parsed on the event loop."""
+_FEW_PARAMETERS = 16 * 1024
+"""Size up to which parameters are written as JSON on the event loop."""
+_VALUE_BYTES = 8
+"""Least size that a value counts with."""
 _TRIES = 3
 _CLOCK_FACTOR = 6
 """Factor of a worker's time by the clock, compared with its processor time, for busy machines."""
@@ -111,7 +116,7 @@ class Workers:
     async def _made(
         self, function: str, content: bytes | int, parameters: Mapping[str, Any] | None, limits: WorkerLimits
     ) -> Any:
-        encoded = json.dumps(parameters or {}).encode()
+        encoded = await _encoded(parameters or {})
         async with self._turns, _input(encoded) as given, _input(content) as read:
             return await self._tried(function, (given, read), limits)
 
@@ -226,6 +231,34 @@ class _Starter:
                     if isinstance(value, _Made):
                         opened.pop_all()
                     return value
+
+
+async def _encoded(parameters: Mapping[str, Any]) -> bytes:
+    """Return parameters as JSON: many or long ones are written in a thread."""
+    if _room_left(parameters, _FEW_PARAMETERS) > 0:
+        return json.dumps(parameters).encode()
+    return await asyncio.to_thread(_encoded_slowly, parameters)
+
+
+def _encoded_slowly(parameters: Mapping[str, Any]) -> bytes:
+    # In small pieces: one call for all of it would hold the lock that all threads of the server need.
+    return "".join(json.JSONEncoder().iterencode(parameters)).encode()
+
+
+def _room_left(value: Any, room: int) -> int:
+    """Return the part of a number of bytes that a value leaves, about; 0 or less as soon as none is left."""
+    if isinstance(value, str):
+        return room - len(value)
+    parts: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        parts = itertools.chain.from_iterable(value.items())
+    elif isinstance(value, list | tuple):
+        parts = value
+    for part in parts:
+        if room <= 0:
+            break
+        room = _room_left(part, room)
+    return room - _VALUE_BYTES
 
 
 def _ended(made: list[Any], status: int, limits: WorkerLimits) -> Any:

@@ -3,11 +3,15 @@
 import asyncio
 import contextlib
 import ipaddress
+import socket
+import threading
+import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from benchyard.engine.webhooks.sender import WebhookTarget, send, signature
+from benchyard.engine.webhooks.sender import NameLookups, WebhookTarget, send, signature
 from benchyard.errors import UsageError
 from benchyard.gateway.egress.rules import Address, Block, Rules
 
@@ -76,7 +80,7 @@ def _served(
             port = server.sockets[0].getsockname()[1]
             target = WebhookTarget.of(f"http://{name}:{port}/hook")
             try:
-                return await send(target, {"webhook-id": "x"}, b"{}", rules, seconds=seconds, look_up=look_up)
+                return await send(target, {"webhook-id": "x"}, b"{}", rules, look_up, seconds=seconds)
             finally:
                 await asyncio.gather(*callers)
 
@@ -120,3 +124,48 @@ def test_receivers_that_never_answer_or_answer_nonsense_are_given_up() -> None:
         _served(_answers(b"SSH-2.0-x\r\n"))
     with pytest.raises(ValueError, match="limit"):
         _served(_answers(b"H" * 20_000))
+
+
+def test_a_resolver_that_never_answers_holds_two_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    released, asked = threading.Event(), list[str]()
+    resolve = socket.getaddrinfo
+
+    def stuck(name: Any, *rest: Any, **options: Any) -> Any:
+        if name != "stuck.example.test":
+            return resolve(name, *rest, **options)
+        asked.append(name)
+        released.wait(60)
+        raise OSError("no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", stuck)
+
+    async def work() -> None:
+        look_up = NameLookups()
+        target = WebhookTarget.of("https://stuck.example.test/hook")
+        sent = (send(target, {}, b"{}", CLOSED, look_up, seconds=0.2) for _ in range(20))
+        failures = await asyncio.gather(*sent, return_exceptions=True)
+        assert [type(each) for each in failures] == [TimeoutError] * 20
+        assert len(asked) == 2
+        # Nobody else waits for them.
+        begin = time.monotonic()
+        await asyncio.gather(*(asyncio.to_thread(int) for _ in range(20)))
+        assert time.monotonic() - begin < 5
+        released.set()
+        assert await look_up("127.0.0.1", 80) == [ipaddress.ip_address("127.0.0.1")]
+        with pytest.raises(OSError, match="no such name"):
+            await look_up("stuck.example.test", 80)
+
+    try:
+        asyncio.run(work())
+    finally:
+        released.set()
+
+
+def test_a_name_that_is_none_is_an_error_and_keeps_no_thread() -> None:
+    async def work() -> None:
+        look_up = NameLookups()
+        for _ in range(3):
+            with pytest.raises(OSError, match=r"no name|known|service|resol"):
+                await look_up("a" * 300 + ".test", 80)
+
+    asyncio.run(work())

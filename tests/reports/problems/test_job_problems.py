@@ -9,7 +9,7 @@ from benchyard.errors import UsageError
 from benchyard.models.reports.problems import ProblemFinding, ProblemsView, TrialFindings, TrialMeasures
 from benchyard.models.trials import FailureReason, Trial
 from benchyard.reports.problems.digests import make_findings, unread_trials, version_of
-from benchyard.reports.problems.job_problems import job_problems
+from benchyard.reports.problems.job_problems import MOST_GROUPS, job_problems
 from benchyard.reports.problems.selection import selected_problems
 from tests.reports import scenes
 from tests.reports.problems.planted import ran, said, trajectory
@@ -47,6 +47,7 @@ def test_prevalence_counts_what_is_known_and_new_ones_come_first() -> None:
         n_read=1,
         n_with_trajectory=1,
         problems=job_problems(job, every[:3], {every[1].id: found[every[1].id]}).problems,
+        known={"repeated-call": 1, "failed-command": 1},
     )
     view = job_problems(job, every, found, before)
     assert [(each.signal, each.is_new, each.n_found, each.n_known) for each in view.problems] == [
@@ -60,6 +61,37 @@ def test_prevalence_counts_what_is_known_and_new_ones_come_first() -> None:
     assert [(row.n_found, row.n_known) for row in repeated.agents] == [(1, 3)]
     assert (repeated.examples[0].trial_id, repeated.examples[0].steps) == (every[0].id, [3])
     assert (view.n_trials, view.n_read, view.is_complete) == (4, 4, True)
+
+
+def test_what_was_not_known_of_the_last_job_is_not_called_new() -> None:
+    job = scenes.job(attempts=2)
+    every = trials([0.0, 0.0])
+    blind = {each.id: findings_of(each, unknown=("repeated-call",)) for each in every}
+    before = job_problems(job, every, blind)
+    assert "repeated-call" not in before.known
+    found = {each.id: findings_of(each, "repeated-call", "failed-command") for each in every}
+    view = job_problems(job, every, found, before)
+    assert {each.signal: each.is_new for each in view.problems} == {
+        "failed-command": True,
+        "repeated-call": None,
+    } | {each.signal: False for each in before.problems}
+
+
+def test_groups_beyond_those_that_are_shown_are_not_new_next_time() -> None:
+    count = MOST_GROUPS + 50
+    job = scenes.job(scenarios=count)
+    every = [scenes.trial(0.0, scenario=number, end_time_ms=1) for number in range(count)]
+    found = {each.id: findings_of(each, failed_tests=[f"test_{each.scenario}"]) for each in every}
+    first = job_problems(job, every, found)
+    assert (len(first.groups), len(first.left_out_groups), first.n_groups) == (MOST_GROUPS, 50, count)
+    again = job_problems(job, every, found, first)
+    assert {each.is_new for each in again.groups} == {False}
+    found[every[7].id] = findings_of(every[7], failed_tests=["test_other"])
+    changed = job_problems(job, every, found, first)
+    assert [each.failed_tests for each in changed.groups if each.is_new] == [["test_other"]]
+    # Of a job with still more groups, nobody knows whether it had this one.
+    cut = first.model_copy(update={"left_out_groups": first.left_out_groups[:20]})
+    assert not any(each.is_new for each in job_problems(job, every, found, cut).groups)
 
 
 def test_a_scenario_is_counted_once_and_peers_are_compared() -> None:
@@ -113,6 +145,7 @@ def test_findings_are_made_once_and_again_after_a_rescoring() -> None:
     old = findings_of(every[1].model_copy(update={"rescorings": 1})).model_dump_json().encode()
     content = io.BytesIO(lines + b"\n" + known + b"\n" + old + b"\n" + known[:20])
     assert unread_trials(content, len(lines)) == f'[["{every[1].id}", null]]'.encode()
+    assert unread_trials(io.BytesIO(lines), len(lines), 1) == f'[["{every[0].id}", null]]'.encode()
 
 
 def test_a_worker_makes_findings_of_what_is_kept() -> None:

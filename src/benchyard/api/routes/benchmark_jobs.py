@@ -11,7 +11,7 @@ from benchyard.api.deps import Services, ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import NamedQuery, PageQuery, narrow
-from benchyard.api.responses import event_stream
+from benchyard.api.responses import event_stream, list_answer
 from benchyard.engine.jobs.service import JOB_PREFIX
 from benchyard.errors import UsageError
 from benchyard.models.base import MAX_INT, RenameRequest
@@ -33,7 +33,6 @@ from benchyard.models.removals import RemovalView
 from benchyard.models.results.annotations import AnnotationRequest
 from benchyard.models.trials import SuspectRule, TrialListView, TrialState
 from benchyard.reports.estimates import with_costs
-from benchyard.reports.outcomes import job_view
 
 _LOOKED_AT = 50
 """Number of earlier jobs that are used to estimate the cost of trials."""
@@ -41,10 +40,13 @@ _LOOKED_AT = 50
 router = APIRouter(prefix="/v1/benchmark_jobs", tags=["benchmark jobs"], route_class=LazyRoute)
 
 
-@router.post("", response_model_exclude_none=True)
-async def create(services: ServicesDep, identity: RequestIdentity, body: JobRequest) -> BenchmarkJobView:
+@router.post("", response_model=BenchmarkJobView)
+async def create(
+    request: Request, services: ServicesDep, identity: RequestIdentity, body: JobRequest
+) -> Response:
     """Begin a job: every agent tries every scenario, as often as is asked."""
-    return await _view(services, await services.engine.jobs.create(identity.caller(JOB_PREFIX), body))
+    job = await services.engine.jobs.create(identity.caller(JOB_PREFIX), body)
+    return await _answer(request, services, job)
 
 
 @router.post("/plan", response_model_exclude_none=True)
@@ -58,18 +60,19 @@ async def plan(services: ServicesDep, body: JobPlanRequest) -> JobPlanView:
     return with_costs(found, [await services.job_reports.short(engine.jobs, each) for each in page.items])
 
 
-@router.get("", response_model_exclude_none=True)
+@router.get("", response_model=BenchmarkJobListView)
 async def list_jobs(
     services: ServicesDep, query: NamedQuery, status: str | None = None, tag: str | None = None
-) -> BenchmarkJobListView:
+) -> Response:
     """List jobs, newest first; their outcomes leave the scenarios out.
 
     `status` and `tag` are extensions: `status=a,b` are several states.
     """
     where = {**query.where, "status": _states(status)} if status else query.where
-    page = await services.engine.jobs.records.page(narrow(replace(query, where=where), tagged=tag))
-    jobs = [await services.job_reports.short(services.engine.jobs, each) for each in page.items]
-    return BenchmarkJobListView(jobs=jobs, has_more=page.has_more, total_count=page.total_count)
+    jobs = services.engine.jobs
+    page = await jobs.records.page(narrow(replace(query, where=where), tagged=tag))
+    views = [await services.job_reports.view(jobs, each, with_scenarios=False) for each in page.items]
+    return await list_answer("jobs", views, page)
 
 
 @router.get("/{id}", response_model=BenchmarkJobView)
@@ -87,61 +90,85 @@ async def retrieve(
     jobs = services.engine.jobs
     job = await jobs.get(id)
     report = await services.job_reports.view(jobs, job, with_scenarios=scenarios, suspect=suspect)
-    return report.respond(request)
+    return await report.answer(request)
 
 
-@router.post("/{id}/cancel", response_model_exclude_none=True)
-async def cancel(id: str, services: ServicesDep, identity: RequestIdentity) -> BenchmarkJobView:
+@router.post("/{id}/cancel", response_model=BenchmarkJobView)
+async def cancel(
+    id: str, request: Request, services: ServicesDep, identity: RequestIdentity, scenarios: bool = True
+) -> Response:
     """End a job early (an extension): what runs is stopped, and nothing more begins."""
-    return await _view(services, await services.engine.jobs.cancel(id, _once(identity)))
+    job = await services.engine.jobs.cancel(id, _once(identity))
+    return await _answer(request, services, job, scenarios=scenarios)
 
 
-@router.post("/{id}/resume", response_model_exclude_none=True)
-async def resume(id: str, services: ServicesDep, identity: RequestIdentity) -> BenchmarkJobView:
+@router.post("/{id}/resume", response_model=BenchmarkJobView)
+async def resume(
+    id: str, request: Request, services: ServicesDep, identity: RequestIdentity, scenarios: bool = True
+) -> Response:
     """Go on with the unfinished trials of a cancelled job (an extension)."""
-    return await _view(services, await services.engine.jobs.resume(id, _once(identity)))
+    job = await services.engine.jobs.resume(id, _once(identity))
+    return await _answer(request, services, job, scenarios=scenarios)
 
 
-@router.post("/{id}/retry", response_model_exclude_none=True)
+@router.post("/{id}/retry", response_model=BenchmarkJobView)
 async def retry(
-    id: str, services: ServicesDep, identity: RequestIdentity, body: RetryRequest | None = None
-) -> BenchmarkJobView:
+    id: str,
+    request: Request,
+    services: ServicesDep,
+    identity: RequestIdentity,
+    body: RetryRequest | None = None,
+    scenarios: bool = True,
+) -> Response:
     """Try again what did not pass, crashed or has no score (an extension); the old trials are kept."""
-    request = body or RetryRequest()
-    return await _view(services, await services.engine.jobs.retry(id, request, _once(identity)))
+    job = await services.engine.jobs.retry(id, body or RetryRequest(), _once(identity))
+    return await _answer(request, services, job, scenarios=scenarios)
 
 
-@router.post("/{id}/rescore", response_model_exclude_none=True)
+@router.post("/{id}/rescore", response_model=BenchmarkJobView)
 async def rescore(
-    id: str, services: ServicesDep, identity: RequestIdentity, body: JobRescoreRequest | None = None
-) -> BenchmarkJobView:
+    id: str,
+    request: Request,
+    services: ServicesDep,
+    identity: RequestIdentity,
+    body: JobRescoreRequest | None = None,
+    scenarios: bool = True,
+) -> Response:
     """Score again from what is kept of the trials (an extension), with the scorers as they are now."""
-    request = body or JobRescoreRequest()
-    return await _view(services, await services.engine.jobs.rescore(id, request, _once(identity)))
+    job = await services.engine.jobs.rescore(id, body or JobRescoreRequest(), _once(identity))
+    return await _answer(request, services, job, scenarios=scenarios)
 
 
-@router.post("/{id}/rename", response_model_exclude_none=True)
-async def rename(id: str, services: ServicesDep, body: RenameRequest) -> BenchmarkJobView:
+@router.post("/{id}/rename", response_model=BenchmarkJobView)
+async def rename(
+    id: str, request: Request, services: ServicesDep, body: RenameRequest, scenarios: bool = True
+) -> Response:
     """Give a job another name (an extension)."""
-    return await _view(services, await services.engine.jobs.rename(id, body.name))
+    job = await services.engine.jobs.rename(id, body.name)
+    return await _answer(request, services, job, scenarios=scenarios)
 
 
-@router.post("/{id}/annotate", response_model_exclude_none=True)
-async def annotate(id: str, services: ServicesDep, body: AnnotationRequest) -> BenchmarkJobView:
+@router.post("/{id}/annotate", response_model=BenchmarkJobView)
+async def annotate(
+    id: str, request: Request, services: ServicesDep, body: AnnotationRequest, scenarios: bool = True
+) -> Response:
     """Add or remove tags of a job, or write a note on it (an extension)."""
-    return await _view(services, await services.engine.jobs.annotate(id, body))
+    job = await services.engine.jobs.annotate(id, body)
+    return await _answer(request, services, job, scenarios=scenarios)
 
 
-@router.post("/{id}/pin", response_model_exclude_none=True)
-async def pin(id: str, services: ServicesDep) -> BenchmarkJobView:
+@router.post("/{id}/pin", response_model=BenchmarkJobView)
+async def pin(id: str, request: Request, services: ServicesDep, scenarios: bool = True) -> Response:
     """Keep a job however old its results are (an extension)."""
-    return await _view(services, await services.engine.jobs.pin(id, pinned=True))
+    job = await services.engine.jobs.pin(id, pinned=True)
+    return await _answer(request, services, job, scenarios=scenarios)
 
 
-@router.post("/{id}/unpin", response_model_exclude_none=True)
-async def unpin(id: str, services: ServicesDep) -> BenchmarkJobView:
+@router.post("/{id}/unpin", response_model=BenchmarkJobView)
+async def unpin(id: str, request: Request, services: ServicesDep, scenarios: bool = True) -> Response:
     """Let a job expire like others again (an extension)."""
-    return await _view(services, await services.engine.jobs.pin(id, pinned=False))
+    job = await services.engine.jobs.pin(id, pinned=False)
+    return await _answer(request, services, job, scenarios=scenarios)
 
 
 @router.post("/{id}/delete", response_model_exclude_none=True)
@@ -159,7 +186,7 @@ async def events(
     return event_stream(services, services.engine.jobs.follow(id, after))
 
 
-@router.get("/{id}/trials", response_model_exclude_none=True)
+@router.get("/{id}/trials", response_model=TrialListView)
 async def list_trials(
     id: str,
     services: ServicesDep,
@@ -168,7 +195,7 @@ async def list_trials(
     agent: Annotated[int | None, Parameter(ge=0, le=MOST_AGENTS)] = None,
     scenario_id: str | None = None,
     scenario_name: str | None = None,
-) -> TrialListView:
+) -> Response:
     """List the trials of a job (an extension), newest first; `agent` counts from 0."""
     wanted = narrow(
         query,
@@ -180,7 +207,7 @@ async def list_trials(
     )
     page = await services.engine.jobs.page(id, wanted)
     trials = await services.engine.trial_annotations.views(page.items)
-    return TrialListView(trials=trials, has_more=page.has_more, total_count=page.total_count)
+    return await list_answer("trials", trials, page)
 
 
 @router.get("/{id}/artifacts", response_model_exclude_none=True)
@@ -200,8 +227,10 @@ async def list_artifacts(id: str, services: ServicesDep, query: PageQuery) -> Ar
     return ArtifactListView(artifacts=found, has_more=page.has_more, last_trial_id=last)
 
 
-async def _view(services: Services, job: Job) -> BenchmarkJobView:
-    return job_view(job, await services.engine.jobs.trials(job), with_scenarios=True)
+async def _answer(request: Request, services: Services, job: Job, *, scenarios: bool = True) -> Response:
+    """Return a job as an answer to a change of it; `scenarios=false` leaves its scenarios out."""
+    report = await services.job_reports.view(services.engine.jobs, job, with_scenarios=scenarios)
+    return await report.answer(request)
 
 
 def _once(identity: RequestIdentity) -> str | None:

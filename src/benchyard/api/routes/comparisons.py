@@ -7,14 +7,15 @@ from fastapi import Query as Parameter
 from fastapi.responses import Response
 
 from benchyard.api.deps import Services, ServicesDep
+from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.job_reports import Report
 from benchyard.api.lazy_route import LazyRoute
+from benchyard.engine.baselines import Side
 from benchyard.errors import UsageError
 from benchyard.models.base import ShortText
 from benchyard.models.comparisons import ComparisonView, GateView
 from benchyard.models.jobs import Job
 from benchyard.models.trials import SuspectRule
-from benchyard.reports.paired_comparison import gate, n_tried
 
 SideText = Annotated[
     str,
@@ -42,11 +43,14 @@ async def compare_agents(
     suspect: SuspectRule | None = None,
 ) -> Response:
     """Compare agent b with agent a on the scenarios that both have scored (an extension)."""
-    return (await _comparison(services, a, b, cluster, suspect)).respond(request)
+    sides = await services.engine.baselines.sides(a, b)
+    report = await _comparison(services, sides, cluster, suspect)
+    return await report.answer(request)
 
 
-@router.get("/gate", response_model_exclude_none=True)
+@router.get("/gate", response_model=GateView)
 async def gate_agents(
+    request: Request,
     services: ServicesDep,
     a: SideText,
     b: SideText,
@@ -54,61 +58,71 @@ async def gate_agents(
     max_unscored: MaxUnscored = "0",
     cluster: ClusterKey = None,
     suspect: SuspectRule | None = None,
-) -> GateView:
+) -> Response:
     """Say whether agent b is worse than agent a by more than a margin (an extension).
 
     The verdict is `pass`, `fail` or `inconclusive`. Where more attempts are unscored than allowed, by a
     number or as a share such as 5%, they count by the bounds of what they could change. While a job runs,
     only evidence that holds at every look decides.
     """
-    return await _gate(services, a, b, margin, max_unscored, cluster, suspect)
+    sides = await services.engine.baselines.sides(a, b)
+    comparison = await _comparison(services, sides, cluster, suspect, margin)
+    found = await _gate(services, sides[1], comparison, margin, max_unscored, suspect)
+    return await found.answer(request)
 
 
-@router.post("/gate", response_model_exclude_none=True)
+@router.post("/gate", response_model=GateView)
 async def gate_agents_and_tell(
+    request: Request,
     services: ServicesDep,
+    identity: RequestIdentity,
     a: SideText,
     b: SideText,
     margin: Margin = 0.0,
     max_unscored: MaxUnscored = "0",
     cluster: ClusterKey = None,
     suspect: SuspectRule | None = None,
-) -> GateView:
-    """Say the same as GET does, and tell the webhooks of the verdict (an extension)."""
-    found = await _gate(services, a, b, margin, max_unscored, cluster, suspect)
-    await services.engine.webhooks.gate_verdict(found)
-    return found
+) -> Response:
+    """Say the same as GET does, and tell the webhooks of the verdict (an extension).
+
+    A repeated request, with the same `x-request-id`, tells them nothing again.
+    """
+    sides = await services.engine.baselines.sides(a, b)
+    comparison = await _comparison(services, sides, cluster, suspect, margin)
+    short = await _gate(services, sides[1], comparison, margin, max_unscored, suspect, with_scenarios=False)
+    told = GateView.model_validate_json(short.text)
+    # The identity does not know the query, which is all of this request.
+    await services.engine.webhooks.gate_verdict(told, f"{identity.new_id('gate')}?{request.url.query}")
+    found = await _gate(services, sides[1], comparison, margin, max_unscored, suspect)
+    return await found.answer(request)
 
 
 async def _gate(
     services: Services,
-    a: str,
-    b: str,
+    judged: Side,
+    comparison: Report,
     margin: float,
     max_unscored: str,
-    cluster: str | None,
     suspect: SuspectRule | None,
-) -> GateView:
-    report = await _comparison(services, a, b, cluster, suspect, margin)
-    comparison = ComparisonView.model_validate_json(report.text)
-    job = await services.engine.reported_jobs.get(comparison.b.job_id)
-    number = float(max_unscored.removesuffix("%"))
-    allowed = number * n_tried(comparison) / 100 if max_unscored.endswith("%") else number
-    return gate(comparison, margin, suspect or job.orchestrator.suspect_rule, allowed)
+    *,
+    with_scenarios: bool = True,
+) -> Report:
+    rule = suspect or judged[0].orchestrator.suspect_rule
+    reports = services.job_reports
+    return await reports.gate(comparison, margin, rule, max_unscored, with_scenarios=with_scenarios)
 
 
 async def _comparison(
     services: Services,
-    a: str,
-    b: str,
+    sides: tuple[Side, Side],
     cluster: str | None,
     suspect: SuspectRule | None,
     margin: float = 0.0,
 ) -> Report:
-    left, right = await services.engine.baselines.sides(a, b)
-    clusters = None if cluster is None else await _clusters(services, left[0], right[0], cluster)
+    (a, _), (b, _) = sides
+    clusters = None if cluster is None else await _clusters(services, a, b, cluster)
     jobs = services.engine.reported_jobs
-    return await services.job_reports.compare(jobs, (left, right), suspect, clusters, cluster, margin)
+    return await services.job_reports.compare(jobs, sides, suspect, clusters, cluster, margin)
 
 
 async def _clusters(services: Services, a: Job, b: Job, key: str) -> dict[str, str]:

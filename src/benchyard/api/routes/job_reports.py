@@ -39,7 +39,8 @@ async def report_job(
     jobs = services.engine.jobs
     job = await jobs.get(id)
     groups = await _groups(services, job.spec.scenario_ids, cluster)
-    return (await services.job_reports.report(jobs, job, suspect, groups)).respond(request)
+    report = await services.job_reports.report(jobs, job, suspect, groups)
+    return await report.answer(request)
 
 
 @router.get("/v1/benchmark_jobs/{id}/table", response_model=TableView)
@@ -56,7 +57,8 @@ async def tabulate_job(
     """
     jobs = services.engine.jobs
     job = await jobs.get(id)
-    return (await services.job_reports.table(jobs, job, columns_of(columns), suspect)).respond(request)
+    report = await services.job_reports.table(jobs, job, columns_of(columns), suspect)
+    return await report.answer(request)
 
 
 @router.get("/v1/benchmark_runs/{id}/table", response_model=TableView)
@@ -69,7 +71,7 @@ async def tabulate_run(
     """
     jobs = services.engine.reported_jobs
     job = await jobs.get(id)
-    return (await services.job_reports.table(jobs, job, columns_of(columns), None)).respond(request)
+    return await (await services.job_reports.table(jobs, job, columns_of(columns), None)).answer(request)
 
 
 @router.get("/v1/benchmark_runs/{id}/report", response_model=ReportView)
@@ -88,7 +90,7 @@ async def report_run(
     groups = await _groups(services, run.scenario_ids, cluster)
     name = run.benchmark_id if benchmark is None else benchmark.name
     report = await services.job_reports.run_report(engine.benchmark_runs, run, name, names, groups)
-    return report.respond(request)
+    return await report.answer(request)
 
 
 async def _names(services: Services, ids: list[str]) -> dict[str, str]:

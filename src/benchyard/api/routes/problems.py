@@ -22,7 +22,8 @@ async def job_problems(id: str, request: Request, services: ServicesDep) -> Resp
     An answer that is not complete has those of the trials that were read in its time; ask again for the rest.
     """
     job = await services.engine.jobs.get(id)
-    return (await services.problem_reports.job(services.engine, job)).respond(request)
+    report = await services.problem_reports.job(services.engine, job)
+    return await report.answer(request)
 
 
 @router.get("/benchmark_runs/{id}/problems", response_model=ProblemsView)
@@ -32,7 +33,7 @@ async def run_problems(id: str, request: Request, services: ServicesDep) -> Resp
     New are those that the benchmark run before it did not have.
     """
     job = await services.engine.reported_jobs.get(id)
-    return (await services.problem_reports.job(services.engine, job)).respond(request)
+    return await (await services.problem_reports.job(services.engine, job)).answer(request)
 
 
 @router.get("/problems", response_model_exclude_none=True)

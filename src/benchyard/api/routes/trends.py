@@ -26,13 +26,15 @@ async def trends(
     ] = None,
 ) -> Response:
     """Return a benchmark's agents over time: scores, costs and times, each tested against the pooled past."""
-    return (await history_reports.trends(services, benchmark, agent)).respond(request)
+    report = await history_reports.trends(services, benchmark, agent)
+    return await report.answer(request)
 
 
 @router.get("/scenarios/{id}/history", response_model=ScenarioHistoryView)
 async def scenario_history(id: str, request: Request, services: ServicesDep) -> Response:
     """Return the results at a scenario over all jobs and revisions, its flakiness, and its scorers' noise."""
-    return (await history_reports.history(services, id)).respond(request)
+    report = await history_reports.history(services, id)
+    return await report.answer(request)
 
 
 @router.get("/trials/{id}/scorer_noise", response_model_exclude_none=True)
@@ -45,4 +47,5 @@ async def scorer_noise(id: str, services: ServicesDep) -> ScorerNoiseView:
 @router.get("/benchmarks/{id}/insights", response_model=InsightsView)
 async def benchmark_insights(id: str, request: Request, services: ServicesDep) -> Response:
     """Return a leader board with ranks, what each scenario tells of agents, and the power of comparisons."""
-    return (await history_reports.insights(services, id)).respond(request)
+    report = await history_reports.insights(services, id)
+    return await report.answer(request)

@@ -4,18 +4,20 @@ Runs of the SDK are no trials: `/v1/scenarios/runs` lists them.
 """
 
 from fastapi import APIRouter
+from fastapi.responses import Response
 
 from benchyard.api.deps import ServicesDep
 from benchyard.api.idempotency import RequestIdentity
 from benchyard.api.lazy_route import LazyRoute
 from benchyard.api.pages import PageQuery, narrow
+from benchyard.api.responses import list_answer
 from benchyard.models.results.annotations import AnnotationRequest, LabelRequest
 from benchyard.models.trials import AttemptKind, FailureKind, TrialListView, TrialState, TrialView
 
 router = APIRouter(prefix="/v1/trials", tags=["benchmark jobs"], route_class=LazyRoute)
 
 
-@router.get("", response_model_exclude_none=True)
+@router.get("", response_model=TrialListView)
 async def list_trials(
     services: ServicesDep,
     query: PageQuery,
@@ -27,7 +29,7 @@ async def list_trials(
     outcome: AttemptKind | None = None,
     kind: FailureKind | None = None,
     tag: str | None = None,
-) -> TrialListView:
+) -> Response:
     """List the trials of all jobs, newest first; scenario runs of the SDK are at `/v1/scenarios/runs`.
 
     `agent` is a name, or `agent@version:model`; `kind` is the party at fault of a failure.
@@ -45,7 +47,7 @@ async def list_trials(
     )
     page = await services.engine.jobs.trials_over_jobs(wanted)
     trials = await services.engine.trial_annotations.views(page.items)
-    return TrialListView(trials=trials, has_more=page.has_more, total_count=page.total_count)
+    return await list_answer("trials", trials, page)
 
 
 @router.get("/{id}", response_model_exclude_none=True)

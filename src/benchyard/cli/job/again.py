@@ -35,7 +35,7 @@ def resume(given: str, watch_it: bool, output: str) -> None:
       benchyard job resume my-job --watch
     """
     with connect() as client:
-        view = client.jobs.resume(find_job(client, given).id)
+        view = client.jobs.resume(find_job(client, given, scenarios=False).id)
         _follow(client, view, output, watch_it=watch_it)
 
 

@@ -204,7 +204,7 @@ def cancel(given: str, output: str) -> None:
       benchyard job resume my-job
     """
     with connect() as client:
-        view = client.jobs.cancel(find_job(client, given).id)
+        view = client.jobs.cancel(find_job(client, given, scenarios=False).id)
     show(view, output, f"{view.id}  {view.state.value}")
 
 

@@ -25,7 +25,7 @@ def tag(given: str, tags: Sequence[str], remove: bool, output: str) -> None:
     """
     with connect() as client, checked_input():
         view = client.jobs.annotate(
-            find_job(client, given).id,
+            find_job(client, given, scenarios=False).id,
             add_tags=() if remove else tags,
             remove_tags=tags if remove else (),
         )
@@ -43,5 +43,5 @@ def note(given: str, text: str, output: str) -> None:
       benchyard job note my-job "with the new prompt; provider was slow"
     """
     with connect() as client, checked_input():
-        view = client.jobs.annotate(find_job(client, given).id, note=text)
+        view = client.jobs.annotate(find_job(client, given, scenarios=False).id, note=text)
     show(view, output, f"{view.id}  {clean(view.note) if view.note else 'no note'}")

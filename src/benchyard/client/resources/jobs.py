@@ -11,6 +11,8 @@ from benchyard.client.event_streams import EventParser
 from benchyard.client.listings import ListingSpec, items_of_pages, listing
 from benchyard.client.methods import S, VerbGroup, call, items
 from benchyard.client.operations import (
+    READ_TIMEOUT,
+    TRANSFER_TIMEOUT,
     Emit,
     Flow,
     Request,
@@ -77,7 +79,7 @@ def follow_events(id: str, after: int, patience: float, told: OnReconnect) -> Fl
         begin = place.seq
         try:
             yield from _connection(id, place, told)
-            view = yield from fetch(Request("GET", at("/v1/benchmark_jobs/{}", id)), BenchmarkJobView)
+            view = yield from fetch(Request("GET", at(f"{_PATH}/{{}}", id), _SHORT), BenchmarkJobView)
         except (httpx.TransportError, ServerUnreachable, StillWaiting) as error:
             yield from _away(place, patience, told, error)
             continue
@@ -126,6 +128,8 @@ _READING_PAUSE = 0.5
 _MOST_READINGS = 1000
 """Requests after which what was read so far is returned."""
 _PATH = "/v1/benchmark_jobs"
+_SHORT = {"scenarios": "false"}
+"""Query that leaves the results of single scenarios out, which makes large jobs small."""
 _PAUSE_FOR_EACH_LOOK = 10.0
 """Pause between looks, in durations of one look: polling for a large job must not keep the server busy."""
 
@@ -167,7 +171,9 @@ class Jobs(VerbGroup[S]):
         single scenarios are left out, which makes large jobs small.
         """
         query = {"suspect": suspect, "scenarios": None if scenarios else "false"}
-        return (yield from fetch(Request("GET", at(_PATH + "/{}", id), query), BenchmarkJobView))
+        timeout = TRANSFER_TIMEOUT if scenarios else READ_TIMEOUT
+        request = Request("GET", at(_PATH + "/{}", id), query, timeout=timeout)
+        return (yield from fetch(request, BenchmarkJobView))
 
     retrieve = get
 
@@ -217,7 +223,7 @@ class Jobs(VerbGroup[S]):
         while view.rescoring_state == "running":
             yield from pause(delay)
             delay = min(delay * 2, LATER_LOOKS_SECONDS)
-            view = yield from self.get.steps(trial.job_id)
+            view = yield from self.get.steps(trial.job_id, scenarios=False)
         trial = yield from self.trial.steps(trial_id)
         if trial.rescore_note is not None:
             raise Conflict(f"trial {trial_id} was not scored again: {trial.rescore_note}")
@@ -227,8 +233,8 @@ class Jobs(VerbGroup[S]):
 
     @call
     def rename(self, id: str, name: str) -> Steps[BenchmarkJobView]:
-        """Give a job another name."""
-        return (yield from _post(id, "rename", RenameRequest(name=name)))
+        """Give a job another name; returns it without its scenarios."""
+        return (yield from _post(id, "rename", RenameRequest(name=name), _SHORT))
 
     @call
     def annotate(
@@ -239,16 +245,17 @@ class Jobs(VerbGroup[S]):
         remove_tags: Sequence[str] = (),
         note: str | None = None,
     ) -> Steps[BenchmarkJobView]:
-        """Add or remove tags of a job, or write a note on it; an empty note removes it."""
+        """Add or remove tags of a job, or write a note on it; returns it without its scenarios.
+
+        An empty note removes it.
+        """
         body = AnnotationRequest(add_tags=[*add_tags], remove_tags=[*remove_tags], note=note)
-        return (
-            yield from fetch(Request("POST", at(_PATH + "/{}/annotate", id), json=body), BenchmarkJobView)
-        )
+        return (yield from _post(id, "annotate", body, _SHORT))
 
     @call
     def pin(self, id: str, *, pinned: bool = True) -> Steps[BenchmarkJobView]:
-        """Keep a job however old its results are, or no longer."""
-        return (yield from _post(id, "pin" if pinned else "unpin"))
+        """Keep a job however old its results are, or no longer; returns it without its scenarios."""
+        return (yield from _post(id, "pin" if pinned else "unpin", None, _SHORT))
 
     @call
     def delete(self, id: str) -> Steps[RemovalView]:
@@ -280,12 +287,14 @@ class Jobs(VerbGroup[S]):
 
     @call
     def wait(self, id: str, timeout: float | None = None) -> Steps[BenchmarkJobView]:
-        """Wait until a job has ended in any state; raises StillWaiting after the timeout."""
+        """Wait until a job has ended in any state, and return it; raises StillWaiting after the timeout."""
         deadline = None if timeout is None else time.monotonic() + timeout
         delay = FIRST_LOOK_SECONDS
         while True:
             begin = time.monotonic()
-            view = yield from self.get.steps(id)
+            view = yield from self.get.steps(id, scenarios=False)
+            if view.state in ENDED_JOBS:
+                view = yield from self.get.steps(id)
             if view.state in ENDED_JOBS:
                 return view
             now = time.monotonic()
@@ -307,7 +316,8 @@ class Jobs(VerbGroup[S]):
         metadata, such as `repo`: scenarios of one value may succeed and fail together.
         """
         query = {"a": a, "b": b, "cluster": cluster, "suspect": suspect}
-        return (yield from fetch(Request("GET", "/v1/compare", query), ComparisonView))
+        request = Request("GET", "/v1/compare", query, timeout=TRANSFER_TIMEOUT)
+        return (yield from fetch(request, ComparisonView))
 
     @call
     def gate(
@@ -328,7 +338,8 @@ class Jobs(VerbGroup[S]):
         """
         query: dict[str, str | None] = {"a": a, "b": b, "margin": str(margin), "max_unscored": max_unscored}
         query |= {"cluster": cluster, "suspect": suspect}
-        return (yield from fetch(Request("POST" if tell else "GET", "/v1/gate", query), GateView))
+        request = Request("POST" if tell else "GET", "/v1/gate", query, timeout=TRANSFER_TIMEOUT)
+        return (yield from fetch(request, GateView))
 
     @call
     def problems(self, id: str) -> Steps[ProblemsView]:
@@ -342,7 +353,8 @@ class Jobs(VerbGroup[S]):
     def problems_of(self, benchmark: str, limit: int = 10) -> Steps[BenchmarkProblemsView]:
         """Show the prevalence of problems over the last jobs and runs of a benchmark, by its id or name."""
         query: dict[str, str | int] = {"benchmark": benchmark, "limit": limit}
-        return (yield from fetch(Request("GET", "/v1/problems", query), BenchmarkProblemsView))
+        request = Request("GET", "/v1/problems", query, timeout=TRANSFER_TIMEOUT)
+        return (yield from fetch(request, BenchmarkProblemsView))
 
     @call
     def report(
@@ -354,7 +366,8 @@ class Jobs(VerbGroup[S]):
         fail together. In a notebook, the report shows itself.
         """
         query = {"cluster": cluster, "suspect": suspect}
-        return (yield from fetch(Request("GET", at(_PATH + "/{}/report", id), query), JobReport))
+        request = Request("GET", at(_PATH + "/{}/report", id), query, timeout=TRANSFER_TIMEOUT)
+        return (yield from fetch(request, JobReport))
 
     @call
     def table(
@@ -362,7 +375,8 @@ class Jobs(VerbGroup[S]):
     ) -> Steps[TableView]:
         """Return the trials of a job as columns, in the order of its plan; the usual ones, or those named."""
         query = {"columns": None if columns is None else ",".join(columns), "suspect": suspect}
-        return (yield from fetch(Request("GET", at(_PATH + "/{}/table", id), query), TableView))
+        request = Request("GET", at(_PATH + "/{}/table", id), query, timeout=TRANSFER_TIMEOUT)
+        return (yield from fetch(request, TableView))
 
     @call
     def frame(
@@ -393,7 +407,7 @@ class Jobs(VerbGroup[S]):
 
 def problems_at(path: str) -> Steps[ProblemsView]:
     """Request problems until all trials are read, which may take several requests."""
-    request = Request("GET", path, timeout=SILENCE_SECONDS * 5)
+    request = Request("GET", path, timeout=TRANSFER_TIMEOUT)
     view = yield from fetch(request, ProblemsView)
     for _ in range(_MOST_READINGS):
         if view.is_complete:
@@ -407,9 +421,11 @@ def _post(
     id: str,
     verb: str,
     body: RetryRequest | JobRescoreRequest | RenameRequest | AnnotationRequest | None = None,
+    query: Mapping[str, str] | None = None,
 ) -> Steps[BenchmarkJobView]:
     path = at(_PATH + "/{}/{}", id, verb)
-    return (yield from fetch(Request("POST", path, json=body), BenchmarkJobView))
+    request = Request("POST", path, query or {}, json=body, timeout=TRANSFER_TIMEOUT)
+    return (yield from fetch(request, BenchmarkJobView))
 
 
 def trials_of(id: str, query: TrialFields) -> ListingSpec[TrialView]:

@@ -23,6 +23,9 @@ from benchyard.store.collection import Collection
 from benchyard.store.database import Store
 from benchyard.store.tags import tagging
 
+_FEW = 50
+"""Number of trials up to which their views are made on the event loop."""
+
 
 class TrialAnnotations:
     """The annotations of all trials and runs, in records of their own: those of trials have one writer."""
@@ -35,7 +38,11 @@ class TrialAnnotations:
     async def views(self, trials: Sequence[Trial]) -> list[TrialView]:
         """Return trials as the wire shows them, with what people noted."""
         found = await self.of([each.id for each in trials])
-        return [each.view(found.get(each.id)) for each in trials]
+
+        def made() -> list[TrialView]:
+            return [each.view(found.get(each.id)) for each in trials]
+
+        return made() if len(trials) <= _FEW else await asyncio.to_thread(made)
 
     async def of(self, ids: Sequence[str]) -> dict[str, TrialAnnotation]:
         """Return what people noted on trials or runs, by their ids; without those that have nothing."""

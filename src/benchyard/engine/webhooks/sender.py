@@ -4,21 +4,73 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import ipaddress
+import socket
 import ssl
+import threading
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import urlsplit
 
 from benchyard.errors import UsageError
-from benchyard.gateway.egress.proxy import resolve
-from benchyard.gateway.egress.rules import Address, Host, Rules, host_of
+from benchyard.gateway.egress.rules import Address, Host, Rules, host_of, plain_address
 
 SECONDS = 10.0
 """Time for the whole of one request."""
 _LONGEST_LINE = 8192
 
+_LOOKUPS = 2
+"""Names that are looked up at the same time."""
+
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
+
+
+class NameLookups:
+    """Looks names up in threads of its own.
+
+    A resolver that does not answer keeps its thread long after the request was given up. Those of the event
+    loop are few, and the server reads and writes its files with them.
+    """
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(_LOOKUPS)
+
+    async def __call__(self, name: str, port: int) -> list[Address]:
+        """Return the addresses of a name, as this machine resolves it; raises OSError."""
+        await self._free.acquire()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[Address]] = loop.create_future()
+
+        def end(found: list[Address] | OSError) -> None:
+            self._free.release()
+            if answer.done():
+                return
+            if isinstance(found, OSError):
+                answer.set_exception(found)
+            else:
+                answer.set_result(found)
+
+        def work() -> None:
+            found = _addresses(name, port)
+            # The server may have stopped meanwhile, and its loop with it.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(end, found)
+
+        # A thread that the end of the server does not wait for.
+        threading.Thread(target=work, name="webhook-name", daemon=True).start()
+        return await answer
+
+
+def _addresses(name: str, port: int) -> list[Address] | OSError:
+    try:
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        # A label of a name may be too long for the encoding of names.
+        return error if isinstance(error, OSError) else OSError(f"{name[:100]} is no name: {error}")
+    texts = [str(address[4][0]).partition("%")[0] for address in found]
+    return list(dict.fromkeys(plain_address(ipaddress.ip_address(text)) for text in texts))
 
 
 @dataclass(frozen=True)
@@ -77,9 +129,9 @@ async def send(
     headers: Mapping[str, str],
     body: bytes,
     rules: Rules,
+    look_up: Resolve,
     *,
     seconds: float = SECONDS,
-    look_up: Resolve = resolve,
 ) -> int:
     """Send one POST and return the status of its answer, of which only the first line is read.
 

@@ -3,8 +3,8 @@
 import asyncio
 import base64
 import logging
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,8 @@ from benchyard.engine.background import retry_store
 from benchyard.engine.clock import now_ms
 from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.ids import id_from_bytes
-from benchyard.engine.webhooks.sender import WebhookTarget, send, signature
+from benchyard.engine.webhooks.recent_ends import RecentEnds
+from benchyard.engine.webhooks.sender import NameLookups, WebhookTarget, send, signature
 from benchyard.errors import BenchyardError, Conflict, NotFound, UsageError
 from benchyard.gateway.egress.rules import Block, Rules
 from benchyard.hosts.cancellation import wait_at_most
@@ -68,6 +69,8 @@ class Webhooks:
         self._wakes: dict[str, asyncio.Event] = {}
         blocks = [Block.of(each) for each in tools.settings.webhook_networks]
         self._rules = Rules.of(blocks=blocks, allow_all=True)
+        self._look_up = NameLookups()
+        self.recent_ends = RecentEnds(store)
 
     async def open(self) -> None:
         """Go on with what an earlier server had not delivered."""
@@ -135,6 +138,7 @@ class Webhooks:
 
     def job_ended(self, job: Job) -> list[Change]:
         """Return the changes that tell of the end of a job, for the transaction that stores it."""
+        self.recent_ends.note(job)
         if job.state not in ENDED_JOBS or job.end_time_ms is None:
             return []
         if now_ms() - job.end_time_ms > _FRESH_MS:
@@ -152,8 +156,8 @@ class Webhooks:
         }
         return self._changes("job.ended", data, f"{job.id}/{job.end_time_ms}")
 
-    async def gate_verdict(self, gate: GateView) -> None:
-        """Tell of the verdict of a gate."""
+    async def gate_verdict(self, gate: GateView, asked: str) -> None:
+        """Tell of the verdict of a gate, once for all repetitions of a request, which `asked` names."""
         view = gate.comparison
         difference = view.difference
         data = {
@@ -164,22 +168,44 @@ class Webhooks:
             "job": _side_data(view.b),
             "difference": difference and {key: getattr(difference, key) for key in ("mean", "low", "high")},
         }
-        await self._tell("gate.verdict", data, f"{view.a.job_id}/{view.b.job_id}/{now_ms()}")
+        sides = "/".join(f"{side.job_id}/{side.agent}" for side in (view.a, view.b))
+        await self._tell("gate.verdict", data, f"{sides}/{asked}")
 
     def is_awaited(self, type: WebhookEventType) -> bool:
         """Tell whether any webhook wants events of this type."""
         return any(type in webhook.events for webhook in self._known.values())
 
-    async def new_problems(self, job: Job, names: Sequence[str]) -> None:
-        """Tell of problems that no earlier job of the same benchmark had; the same ones once for each job."""
-        if not names:
+    async def new_problems(self, job: Job, names: Collection[str]) -> None:
+        """Tell of problems that the last job of the same benchmark had not; of each once for each job."""
+        wanted = [each for each in self._known.values() if "problem.new" in each.events]
+        if not names or not wanted:
             return
-        shown = [each[:_LONGEST] for each in sorted(names)[:_MOST_NAMES]]
-        data = {**_job_data(job), "problems": shown, "n_problems": len(names)}
-        await self._tell("problem.new", data, f"{job.id}/{'/'.join(shown)}")
+        told = await self._told_problems(job.id)
+        for webhook in wanted:
+            left = sorted({each[:_LONGEST] for each in names} - told[webhook.id])
+            for start in range(0, len(left), _MOST_NAMES):
+                shown = left[start : start + _MOST_NAMES]
+                data = {**_job_data(job), "problems": shown, "n_problems": len(left)}
+                await self._tell("problem.new", data, f"{job.id}/{'/'.join(shown)}", [webhook])
 
-    async def _tell(self, type: WebhookEventType, data: Mapping[str, Any], key: str) -> None:
-        changes = self._changes(type, data, key)
+    async def _told_problems(self, job_id: str) -> Mapping[str, set[str]]:
+        """Return the problems of a job that each webhook was told of, also by an earlier server."""
+        told: dict[str, set[str]] = defaultdict(set)
+        for each in await self.deliveries.containing(job_id):
+            if each.type == "problem.new":
+                data = WebhookEvent.model_validate_json(each.body).data
+                if data.get("job_id") == job_id:
+                    told[each.webhook_id].update(data.get("problems", ()))
+        return told
+
+    async def _tell(
+        self,
+        type: WebhookEventType,
+        data: Mapping[str, Any],
+        key: str,
+        webhooks: Sequence[Webhook] | None = None,
+    ) -> None:
+        changes = self._changes(type, data, key, webhooks)
 
         def work(connection: Connection) -> None:
             for change in changes:
@@ -189,10 +215,17 @@ class Webhooks:
             await self._store.write(work)
             self.wake()
 
-    def _changes(self, type: WebhookEventType, data: Mapping[str, Any], key: str) -> list[Change]:
+    def _changes(
+        self,
+        type: WebhookEventType,
+        data: Mapping[str, Any],
+        key: str,
+        webhooks: Sequence[Webhook] | None = None,
+    ) -> list[Change]:
+        """Return what stores an event, which the key names, for all webhooks that want it or for some."""
         event = WebhookEvent(type=type, time_ms=now_ms(), data=dict(data))
         changes = []
-        for webhook in self._known.values():
+        for webhook in self._known.values() if webhooks is None else webhooks:
             if type in webhook.events:
                 changes.append(self.deliveries.rows.adding([self._delivery(webhook, event, key)]))
                 # Counted anew before each round of requests.
@@ -258,7 +291,7 @@ class Webhooks:
         }
         status, failure = None, None
         try:
-            status = await send(WebhookTarget.of(webhook.url), headers, body, self._rules)
+            status = await send(WebhookTarget.of(webhook.url), headers, body, self._rules, self._look_up)
         except TimeoutError:
             failure = "no answer in time"
         except UsageError as error:

@@ -86,7 +86,7 @@ class Problem(Model):
     helps: str
     subject: Literal["trial", "scenario"] = "trial"
     is_new: bool | None = None
-    """Whether the last job of the same benchmark did not have it; None without such a job."""
+    """Whether the last job of the same benchmark did not have it; None where that is not known."""
     n_found: int
     """Number of trials, or of scenarios, that have it."""
     n_known: int
@@ -107,7 +107,10 @@ class FailureGroup(Model):
     template: str
     """The message with its varying parts replaced by `<*>`."""
     failed_tests: list[str] = Field(default_factory=list)
+    digest: str = ""
+    """Digest of the four above: groups of other jobs with the same one failed alike."""
     is_new: bool | None = None
+    """Whether the last job of the same benchmark did not have it; None where that is not known."""
     n_trials: int
     agents: list[str]
     n_scenarios: int
@@ -132,11 +135,13 @@ class ProblemsView(Model):
     is_complete: bool = False
     """Whether all trials that have ended were looked at, and those of the previous job too."""
     previous_job_id: str | None = None
-    """The last job of the same benchmark; problems that it did not have are new."""
+    """The last job of the same benchmark with trials that ended; problems that it did not have are new."""
     problems: list[Problem] = Field(default_factory=list)
     groups: list[FailureGroup] = Field(default_factory=list)
     n_groups: int = 0
     """Number of groups, including those that are left out."""
+    left_out_groups: list[str] = Field(default_factory=list)
+    """Digests of groups that are left out, for a comparison with those of the next job."""
     known: dict[str, int] = Field(default_factory=dict)
     """Signal -> the number of trials, or scenarios, of which it is known whether they have it."""
     notes: list[str] = Field(default_factory=list)

@@ -126,6 +126,8 @@ class ScenarioHistoryView(Model):
     """Oldest first."""
     scorer_noise: ScorerNoiseView | None = None
     """None if no final state was scored twice."""
+    n_left_out: int = 0
+    """Older attempts of jobs that were not read."""
 
 
 class LeaderRow(Model):

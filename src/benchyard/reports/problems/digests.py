@@ -56,8 +56,8 @@ def version_of(trial: Trial) -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=12).hexdigest()
 
 
-def unread_trials(content: BinaryIO, size: int) -> bytes:
-    """Return the trials without findings as JSON: id and run of each.
+def unread_trials(content: BinaryIO, size: int, most: int | None = None) -> bytes:
+    """Return the trials without findings as JSON, the first of many: id and run of each.
 
     The content has the trials, of this size, and then the findings that are stored; each is a line of JSON.
     """
@@ -69,7 +69,7 @@ def unread_trials(content: BinaryIO, size: int) -> bytes:
         for each in sorted(trials, key=lambda trial: trial.end_time_ms or 0)
         if known.get(each.id) != version_of(each)
     ]
-    return json.dumps(missing).encode()
+    return json.dumps(missing[:most]).encode()
 
 
 def ended_trials(lines: Iterable[bytes]) -> list[Trial]:

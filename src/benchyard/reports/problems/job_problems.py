@@ -2,6 +2,8 @@
 
 import gc
 import gzip
+import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -35,24 +37,32 @@ from benchyard.reports.problems.prevalence import JudgedTrial, associations
 from benchyard.reports.problems.templates import templates_of
 
 MOST_GROUPS = 100
+MOST_DIGESTS = 10_000
+"""Groups that are left out and still known by the next job."""
 _LEAST_EXAMPLES, _MOST_EXAMPLES = 3, 10
 _MOST_TEMPLATE = 500
 
 
 def make_problems(
-    content: BinaryIO, size: int, job: Mapping[str, Any], previous: Mapping[str, Any] | None
+    content: BinaryIO,
+    size: int,
+    job: Mapping[str, Any],
+    previous: Mapping[str, Any] | None,
+    *,
+    is_complete: bool,
 ) -> bytes:
     """Return the problems of a job as compressed JSON.
 
     The content has the trials, of this size, and then the findings; each is a line of JSON. `previous` is the
-    view of the last job of the same benchmark.
+    view of the last job of the same benchmark. `is_complete` tells whether all trials that had ended a moment
+    ago were read, and those of the previous job.
     """
     gc.disable()
     whole = Job.model_validate(job)
     trials = ended_trials(content.read(size).splitlines())
     findings = {each.trial_id: each for each in stored_findings(content)}
     before = None if previous is None else ProblemsView.model_validate(previous)
-    view = job_problems(whole, trials, findings, before)
+    view = job_problems(whole, trials, findings, before).model_copy(update={"is_complete": is_complete})
     return gzip.compress(view.model_dump_json(exclude_none=True).encode(), 1, mtime=0)
 
 
@@ -81,14 +91,7 @@ def job_problems(
             table.add(trial, *run_signals(_of_subject("trial"), facts))
             if place == 0:
                 table.add(trial, *run_signals(_of_subject("scenario"), facts))
-    groups = _groups(job, read)
-    known_groups = None if previous is None else {_group_key(each) for each in previous.groups}
-    marked = [
-        each
-        if known_groups is None
-        else each.model_copy(update={"is_new": _group_key(each) not in known_groups})
-        for each in groups
-    ]
+    groups = _marked(_groups(job, read), previous)
     return ProblemsView(
         job_id=job.id,
         job_name=job.name,
@@ -99,12 +102,27 @@ def job_problems(
         n_with_trajectory=sum(found.measures.n_actions is not None for _, found in read),
         previous_job_id=previous.job_id if previous else None,
         problems=table.problems(previous),
-        groups=sorted(marked, key=lambda each: (not each.is_new, -each.n_trials))[:MOST_GROUPS],
+        groups=groups[:MOST_GROUPS],
         n_groups=len(groups),
+        left_out_groups=[each.digest for each in groups[MOST_GROUPS : MOST_GROUPS + MOST_DIGESTS]],
         is_complete=len(read) == len(trials),
         known=table.known(),
         notes=_notes(found for _, found in read),
     )
+
+
+def _marked(groups: Sequence[FailureGroup], previous: ProblemsView | None) -> list[FailureGroup]:
+    """Return groups with what is new among them first, then by the number of trials."""
+    if previous is None:
+        return sorted(groups, key=lambda each: -each.n_trials)
+    known = {*(each.digest for each in previous.groups), *previous.left_out_groups}
+    # Of groups beyond those nobody knows whether they are new.
+    is_whole = len(previous.groups) + len(previous.left_out_groups) >= previous.n_groups
+    otherwise = True if is_whole else None
+    marked = [
+        each.model_copy(update={"is_new": False if each.digest in known else otherwise}) for each in groups
+    ]
+    return sorted(marked, key=lambda each: (not each.is_new, -each.n_trials))
 
 
 def _of_subject(subject: str) -> dict[str, ProblemSignal]:
@@ -184,7 +202,6 @@ class _FindingTable:
             if name in known_signals and not known_signals[name].depends_on_outcome
         }
         connected = associations(observed)
-        before = None if previous is None else {each.signal for each in previous.problems}
         made = []
         for name, rows in self._found.items():
             if name not in known_signals:
@@ -197,7 +214,7 @@ class _FindingTable:
                     summary=signal.summary,
                     helps=signal.helps,
                     subject=signal.subject,
-                    is_new=None if before is None else name not in before,
+                    is_new=None if previous is None else _is_new(name, previous),
                     n_found=len(rows),
                     n_known=self._n_known(name, signal),
                     n_scenarios=len({trial.scenario for trial, _ in rows}),
@@ -237,6 +254,13 @@ class _FindingTable:
             for agent, label in enumerate(self._labels)
             if known[agent]
         ]
+
+
+def _is_new(signal: str, previous: ProblemsView) -> bool | None:
+    """Tell whether an earlier job did not have a problem; None if nothing was known of it there."""
+    if any(each.signal == signal for each in previous.problems):
+        return False
+    return True if previous.known.get(signal) else None
 
 
 def _examples(rows: Sequence[tuple[Trial, list[ProblemFinding]]]) -> list[ProblemExample]:
@@ -289,6 +313,7 @@ def _group(job: Job, key: tuple[Any, ...], rows: Sequence[tuple[Trial, TrialFind
         kind=kind,
         template=template[:_MOST_TEMPLATE],
         failed_tests=list(tests),
+        digest=_digest(stage, kind, template[:_MOST_TEMPLATE], tests),
         n_trials=len(rows),
         agents=[job.spec.agent_configs[agent].label for agent in agents],
         n_scenarios=len({trial.scenario for trial, _ in rows}),
@@ -303,8 +328,9 @@ def _group(job: Job, key: tuple[Any, ...], rows: Sequence[tuple[Trial, TrialFind
     )
 
 
-def _group_key(group: FailureGroup) -> tuple[object, ...]:
-    return group.stage, group.kind, group.template, tuple(group.failed_tests)
+def _digest(stage: str | None, kind: str, template: str, tests: Sequence[str]) -> str:
+    parts = json.dumps([stage, kind, template, list(tests)])
+    return hashlib.blake2b(parts.encode(), digest_size=8).hexdigest()
 
 
 def _notes(read: Iterable[TrialFindings]) -> list[str]:
