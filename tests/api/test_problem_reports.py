@@ -188,7 +188,7 @@ def test_polls_of_a_running_job_read_its_trials_once_for_all_who_ask() -> None:
         written.append(job_id)
         os.write(descriptor, b"".join(each.model_dump_json().encode() for each, _ in engine.kept.values()))
 
-    engine.jobs.write_trials = write
+    engine.reported_jobs.write_trials = write
 
     async def scenario(reports: ProblemReports) -> None:
         views = await asyncio.gather(*(read(reports, engine, job) for _ in range(20)))

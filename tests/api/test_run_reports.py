@@ -215,6 +215,9 @@ def test_a_run_is_a_baseline_and_stays_as_long(http: httpx.Client) -> None:
     assert "bmr_good" not in removed
     assert "running" in refusal(http.post("/v1/baselines", json={"name": "main", "job_id": "bmr_open"}), 409)
     refusal(http.post("/v1/baselines", json={"name": "bmr_main", "job_id": "bmr_good"}), 400)
+    told = refusal(http.post("/v1/baselines", json={"name": "main", "job_id": "bmr_empty"}), 409)
+    assert "no score" in told
+    assert "job retry" not in told
     good(http.post(f"/v1/baselines/{made['id']}/delete"))
 
 

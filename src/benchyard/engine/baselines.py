@@ -49,12 +49,11 @@ class Baselines:
         for index in agents:
             if not await self._jobs.is_scored(job, index):
                 label = job.spec.agent_configs[index].label
-                again = (
-                    "" if is_run(job.id) else f"; `benchyard job retry {job.id}` tries again what has none"
-                )
-                raise Conflict(
-                    f"agent {index} ({label[:200]}) of {job.id} has no score to compare with{again}"
-                )
+                what, again = "benchmark run", ""
+                if not is_run(job.id):
+                    what, again = "job", f"; `benchyard job retry {job.id}` tries again what has none"
+                told = f"agent {index} ({label[:200]}) of {what} {job.id} has no score to compare with"
+                raise Conflict(told + again)
 
     def _baseline(self, name: str, job: Job, index: int) -> Baseline:
         agent, source = agent_name(job, index), job.source
