@@ -13,7 +13,6 @@ from benchyard.api import problem_reports
 from benchyard.api.problem_reports import ProblemReports
 from benchyard.engine.jobs.evidence import EvidenceBatch
 from benchyard.models.jobs import Job, JobSource, JobState
-from benchyard.models.pages import Query
 from benchyard.models.reports.problems import ProblemsView
 from benchyard.models.trials import Trial
 from benchyard.workers.workers import WorkerLimits, Workers
@@ -31,8 +30,12 @@ class StoredTrials:
         self.kept = {trial.id: (trial, content) for trial, content in kept}
         self.lines = b""
         self.batches: list[list[str]] = []
-        self.jobs = SimpleNamespace(write_trials=self._write_trials)
+        self.jobs = SimpleNamespace()
+        self.reported_jobs = SimpleNamespace(write_trials=self._write_trials, before=self._before)
         self.evidence = self
+
+    async def _before(self, job: Job, limit: int) -> list[Job]:
+        return []
 
     async def _write_trials(self, _: str, descriptor: int) -> None:
         os.write(
@@ -117,7 +120,7 @@ class JobsOfOneBenchmark(StoredTrials):
         self.fresh = job.model_copy(update={"id": "bmj_3", "end_time_ms": ended_ms + 110_000})
         self.empty = job.model_copy(update={"id": "bmj_0", "state": JobState.CANCELLED})
         self.of_job["bmj_0"] = []
-        self.jobs.records = SimpleNamespace(page=self._page, find=self._find)
+        self.jobs.records = SimpleNamespace(find=self._find)
         self.is_awaited = False
         self.told: list[tuple[str, list[str]]] = []
         self.recent = ["bmj_2", "bmj_3"]
@@ -138,10 +141,10 @@ class JobsOfOneBenchmark(StoredTrials):
             descriptor, b"".join(each.model_dump_json().encode() + b"\n" for each in self.of_job[job_id])
         )
 
-    async def _page(self, query: Query) -> SimpleNamespace:
-        assert query.starting_after in ("bmj_2", "bmj_3")
+    async def _before(self, job: Job, limit: int) -> list[Job]:
+        assert job.id in ("bmj_2", "bmj_3")
         # A job was cancelled between the two before any of its trials began.
-        return SimpleNamespace(items=[self.empty, self.earlier][: query.limit])
+        return [self.empty, self.earlier][:limit]
 
     async def _tell(self, job: Job, names: list[str]) -> None:
         self.told.append((job.id, names))
@@ -185,7 +188,7 @@ def test_polls_of_a_running_job_read_its_trials_once_for_all_who_ask() -> None:
         written.append(job_id)
         os.write(descriptor, b"".join(each.model_dump_json().encode() for each, _ in engine.kept.values()))
 
-    engine.jobs.write_trials = write
+    engine.reported_jobs.write_trials = write
 
     async def scenario(reports: ProblemReports) -> None:
         views = await asyncio.gather(*(read(reports, engine, job) for _ in range(20)))

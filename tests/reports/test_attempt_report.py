@@ -15,7 +15,7 @@ from benchyard.reports.outcomes import job_view
 from benchyard.reports.report_subjects import job_subject
 from benchyard.reports.report_texts import against_texts
 from benchyard.reports.trial_table import columns_of, make_table, paths_of
-from benchyard.store.json_columns import BodyPath, rows_of
+from benchyard.store.body_values import BodyPath, rows_of
 from tests.reports.scenes import job, trial
 
 

@@ -4,6 +4,7 @@ from xml.etree.ElementTree import fromstring
 
 from benchyard.models.comparisons import EstimateView
 from benchyard.models.jobs import AgentConfig, JobState
+from benchyard.reports.markdown import plain
 from benchyard.reports.report_pictures import intervals_svg, report_html
 from benchyard.reports.report_texts import estimate_text, interval_bar, markdown, p_equation, p_text
 from tests.reports.scenes import job, trial
@@ -53,6 +54,28 @@ def test_names_are_text_in_markdown_and_html() -> None:
     assert "<img" not in page
     assert "&lt;img src=x onerror=&quot;" in page
     fromstring(page)
+    assert page.startswith('<div class="tex2jax_ignore mathjax_ignore">')
+
+
+def test_a_name_in_markdown_calls_nobody_links_nowhere_and_is_no_formula() -> None:
+    joiner = "\u2060"
+    assert plain("(@team) see #12, GH-3") == f"(@{joiner}team) see #{joiner}12, GH{joiner}-3"
+    assert plain("https://evil.example www.evil.example") == (
+        f"https:{joiner}//evil.example www{joiner}.evil.example"
+    )
+    assert plain("agent@1.0:model C# a: b") == "agent@1.0:model C# a: b"
+    assert plain("$a$") == "\\$a\\$"
+    assert plain("x" * 200) == "x" * 200
+    assert plain("x" * 201) == "x" * 199 + "…"
+
+
+def test_amounts_of_dollars_are_no_formulas_in_markdown() -> None:
+    made = job(agents=1, scenarios=3, state=JobState.COMPLETED)
+    usage = {"usage": {"cost_usd": 0.5}}
+    trials = [trial(1.0, scenario=index).model_copy(update=usage) for index in range(3)]
+    text = markdown(report(made, trials))
+    assert "\\$0.5000" in text
+    assert "$" not in text.replace("\\$", "")
 
 
 def test_a_picture_holds_every_interval() -> None:

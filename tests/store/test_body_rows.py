@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 
 from benchyard.models.base import Columns, Record
+from benchyard.store.body_values import BodyPath
 from benchyard.store.collection import Collection
 from benchyard.store.database import Store
-from benchyard.store.json_columns import BodyPath
 from tests.store.test_unreadable import filled
 
 PATHS: list[BodyPath] = [("text",), ("parts", "cost"), ("lines", 0), ("lines", 1), ("flag",)]

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from benchyard.api.report_cache import Report, ReportCache
 from benchyard.engine.clock import now_ms
 from benchyard.engine.jobs.service import Jobs
+from benchyard.engine.reported_jobs import TrialSource
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.models.jobs import ENDED_JOBS, BenchmarkJobView, Job
+from benchyard.models.reports.baselines import is_run
 from benchyard.models.runs import BenchmarkRun
 from benchyard.models.trials import SuspectRule
 from benchyard.reports.attempt_cells import STAGE_PATHS, TRIAL_PATHS
@@ -108,9 +110,9 @@ class JobReports:
         return await self._cache.get(key, make, is_settled=is_settled(job))
 
     async def table(
-        self, jobs: Jobs, job: Job, columns: Sequence[str], suspect: SuspectRule | None
+        self, jobs: TrialSource, job: Job, columns: Sequence[str], suspect: SuspectRule | None
     ) -> Report:
-        """Return the trials of a job as columns."""
+        """Return the trials of a job, or the scenario runs of a benchmark run, as columns."""
 
         async def make() -> Report:
             parameters = {"job": job.model_dump(mode="json"), "columns": list(columns), "suspect": suspect}
@@ -147,7 +149,7 @@ class JobReports:
 
     async def compare(
         self,
-        jobs: Jobs,
+        jobs: TrialSource,
         sides: Sequence[tuple[Job, int]],
         suspect: SuspectRule | None,
         clusters: Mapping[str, str] | None,
@@ -232,5 +234,6 @@ def version_of(job: Job) -> object:
 
 def is_settled(job: Job) -> bool:
     """Tell whether a job has ended and its trials too, so that what is made of them stays true."""
-    is_over = job.state in ENDED_JOBS and job.rescoring_state != "running"
+    # The scenario runs of a benchmark run can be scored again without a trace in itself.
+    is_over = job.state in ENDED_JOBS and job.rescoring_state != "running" and not is_run(job.id)
     return is_over and job.end_time_ms is not None and now_ms() - job.end_time_ms > _SETTLED_MS

@@ -16,8 +16,7 @@ from benchyard.api.report_cache import Report, ReportCache
 from benchyard.engine.engine import Engine
 from benchyard.engine.jobs.evidence import EvidenceBatch
 from benchyard.errors import BenchyardError, WorkerFailed
-from benchyard.models.jobs import ENDED_JOBS, Job
-from benchyard.models.pages import Query
+from benchyard.models.jobs import Job
 from benchyard.models.reports.problems import (
     BenchmarkProblemsView,
     ProblemJob,
@@ -103,8 +102,8 @@ class ProblemReports:
         deadline = time.monotonic() + READING_SECONDS
         records = engine.benchmarks.records
         benchmark = await records.find_named(given) or await records.get(given)
-        page = await engine.jobs.records.page(Query(limit=limit, where={"parent": benchmark.id}))
-        views = [await self._alone(engine, job, deadline) for job in page.items]
+        jobs = await engine.reported_jobs.newest(benchmark.id, limit)
+        views = [await self._alone(engine, job, deadline) for job in jobs]
         return _over_jobs(benchmark.id, views)
 
     async def tell_new(self, engine: Engine) -> None:
@@ -137,11 +136,7 @@ class ProblemReports:
 
         One without a trial that ended tells nothing, and is passed over.
         """
-        if job.source.benchmark_id is None:
-            return None, None
-        where = {"parent": job.source.benchmark_id, "status": [each.value for each in ENDED_JOBS]}
-        query = Query(limit=_MOST_EARLIER, starting_after=job.id, where=where, include_total_count=False)
-        for earlier in (await engine.jobs.records.page(query)).items:
+        for earlier in await engine.reported_jobs.before(job, _MOST_EARLIER):
             view = await self._alone(engine, earlier, deadline)
             if view.n_read or not view.is_complete:
                 return earlier, view
@@ -253,7 +248,7 @@ async def _records(engine: Engine, job: Job) -> AsyncIterator[tuple[int, int]]:
     """Yield a file with the trials of a job and then its findings, and the size of the trials."""
     descriptor = os.memfd_create("trials", os.MFD_CLOEXEC)
     try:
-        await engine.jobs.write_trials(job.id, descriptor)
+        await engine.reported_jobs.write_trials(job.id, descriptor)
         size = os.fstat(descriptor).st_size
         os.lseek(descriptor, 0, os.SEEK_END)
         await engine.evidence.copy(job.id, descriptor)

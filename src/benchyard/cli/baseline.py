@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 
 from benchyard.cli.connection import connect
-from benchyard.cli.job.names import find_job
+from benchyard.cli.job.subjects import find_subject
 from benchyard.cli.options import checked_input
 from benchyard.cli.render import age, output_option, show_many, wire
 from benchyard.cli.render import show as show_data
@@ -40,17 +40,19 @@ def baseline() -> None:
 
 @baseline.command("set")
 @click.argument("name")
-@click.argument("job", metavar="JOB[:AGENT]")
+@click.argument("job", metavar="JOB[:AGENT]|RUN")
 @output_option
 def set_(name: str, job: str, output: str) -> None:
     """Keep a job's results under a name, in place of what had it: those of all its agents, or of one.
 
-    A job that a baseline names is not deleted, neither by hand nor for its age.
+    A benchmark run that code of your own made is like a job with one agent. What a baseline names is not
+    deleted, neither by hand nor for its age.
 
     \b
       benchyard baseline set main my-job
       benchyard baseline set main my-job:codex:gpt-5
       benchyard baseline set main bmj_31Yt...:0 -o json
+      benchyard baseline set main bmr_4kY...
     """
     with connect() as client:
         found, agent = _job_and_agent(client, job)
@@ -124,14 +126,14 @@ def _parts(view: BaselineView) -> tuple[str, ...]:
 
 
 def _job_and_agent(client: Client, given: str) -> tuple[str, str | None]:
-    """Return the id of a job and the agent after its colon; names of jobs may have colons too."""
+    """Return the id of a job or run and the agent after its colon; names of jobs may have colons too."""
     try:
-        return find_job(client, given, scenarios=False).id, None
+        return find_subject(client, given).id, None
     except NotFound:
         name, colon, agent = given.partition(":")
         if not colon:
             raise
-        return find_job(client, name, scenarios=False).id, agent
+        return find_subject(client, name).id, agent
 
 
 def _baselines_named(client: Client, name: str, benchmark: str | None) -> Sequence[BaselineView]:

@@ -222,6 +222,7 @@ class RunPageFields(NamedPageFields, total=False):
     benchmark_run_id: str
     scenario_id: str
     state: str
+    tag: str
     own: bool
     """True for runs that belong to no job and no benchmark run."""
 
@@ -237,6 +238,7 @@ class BenchmarkRunPageFields(NamedPageFields, total=False):
 
     benchmark_id: str
     state: str
+    tag: str
     own: bool
     """True for runs that belong to no job."""
 

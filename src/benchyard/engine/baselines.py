@@ -1,24 +1,19 @@
 """Baselines by name, and the agents of jobs that texts of a comparison mean."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from benchyard.engine.clock import now_ms
 from benchyard.engine.ids import id_from_bytes
-from benchyard.engine.jobs.service import Jobs
+from benchyard.engine.reported_jobs import ReportedJobs
 from benchyard.errors import Conflict, NotFound, UsageError
 from benchyard.models.jobs import Job
 from benchyard.models.pages import Page, Query
-from benchyard.models.reports.baselines import Baseline, BaselineRequest, is_job
+from benchyard.models.reports.baselines import Baseline, BaselineRequest, is_job, is_run
 from benchyard.store.collection import Collection
 from benchyard.store.vault import Vault
 
 BASELINE_PREFIX = "bsl_"
 _MOST_NAMED = 20
-_ENDED_OF_ITSELF = ("completed", "failed", "timeout")
-"""States of trials that may count in a mean."""
-_LOOKED_AT = 200
-"""Trials that are read at once in search of one with a score."""
 
 Side = tuple[Job, int]
 """A job, and the index of one of its agents."""
@@ -27,13 +22,16 @@ Side = tuple[Job, int]
 class Baselines:
     """The baselines of this server: one for each name, benchmark and agent."""
 
-    def __init__(self, records: Collection[Baseline], jobs: Jobs, vault: Vault) -> None:
+    def __init__(self, records: Collection[Baseline], jobs: ReportedJobs, vault: Vault) -> None:
         self.records = records
         self._jobs = jobs
         self._vault = vault
 
     async def set(self, request: BaselineRequest) -> list[Baseline]:
-        """Keep a job's agents, or one of them, under a name, in place of what had it; raises Conflict."""
+        """Keep a job's agents, or one of them, under a name, in place of what had it; raises Conflict.
+
+        A benchmark run of the SDK is like a job with one agent.
+        """
         async with self._jobs.at_rest(request.job_id) as job:
             chosen = range(len(job.spec.agent_configs))
             wanted = [agent_of(job, request.agent)] if request.agent else list(chosen)
@@ -49,23 +47,13 @@ class Baselines:
     async def _require_scores(self, job: Job, agents: Sequence[int]) -> None:
         """Raise Conflict if an agent has no attempt with a score: a gate could compare nothing with it."""
         for index in agents:
-            if not await self._is_scored(job, index):
+            if not await self._jobs.is_scored(job, index):
                 label = job.spec.agent_configs[index].label
-                raise Conflict(
-                    f"agent {index} ({label[:200]}) of job {job.id} has no score to compare with; "
-                    f"`benchyard job retry {job.id}` tries again what has none"
-                )
-
-    async def _is_scored(self, job: Job, agent: int) -> bool:
-        where = {"parent": job.id, "agent": str(agent), "status": _ENDED_OF_ITSELF}
-        query = Query(limit=_LOOKED_AT, where=where, include_total_count=False)
-        while True:
-            page = await self._jobs.page(job.id, query)
-            if any(each.counted_score is not None and not each.is_superseded for each in page.items):
-                return True
-            if not page.has_more or not page.items:
-                return False
-            query = replace(query, starting_after=page.items[-1].id)
+                what, again = "benchmark run", ""
+                if not is_run(job.id):
+                    what, again = "job", f"; `benchyard job retry {job.id}` tries again what has none"
+                told = f"agent {index} ({label[:200]}) of {what} {job.id} has no score to compare with"
+                raise Conflict(told + again)
 
     def _baseline(self, name: str, job: Job, index: int) -> Baseline:
         agent, source = agent_name(job, index), job.source
@@ -114,22 +102,23 @@ class Baselines:
         )
 
     async def of_jobs(self) -> dict[str, str]:
-        """Return the ids of the jobs that baselines name, with the name of one of them."""
+        """Return the ids of the jobs and benchmark runs that baselines name, with the name of one of them."""
         return {each.job_id: each.name for each in await self.records.all({"status": "set"})}
 
     async def require_none(self, job_id: str) -> None:
-        """Raise Conflict if a baseline names a job, which then must stay."""
+        """Raise Conflict if a baseline names a job or a benchmark run, which then must stay."""
         named = await self.records.all({"parent": job_id, "status": "set"})
         if named:
+            what = "benchmark run" if is_run(job_id) else "job"
             raise Conflict(
-                f"job {job_id} is the baseline {named[0].name!r}, which gates compare with; "
+                f"{what} {job_id} is the baseline {named[0].name!r}, which gates compare with; "
                 f"`benchyard baseline delete {named[0].name}` lets it go"
             )
 
     async def sides(self, a: str, b: str) -> tuple[Side, Side]:
-        """Return the agents that two texts mean: JOB_ID[:AGENT], or for one of them a baseline's name.
+        """Return the agents that two texts mean: JOB_ID[:AGENT], a benchmark run's id, or a baseline's name.
 
-        A baseline is found by the benchmark and the agent of the other side.
+        One of the two may be a baseline, which is found by the benchmark and the agent of the other side.
         """
         if is_job(b) and not is_job(a):
             right = await self._side(b)

@@ -37,6 +37,7 @@ from benchyard.engine.network.model_routes import ModelKeys, ModelUpstreams
 from benchyard.engine.network.policies import NetworkPolicies
 from benchyard.engine.past_results import PastResults
 from benchyard.engine.removals import Removals
+from benchyard.engine.reported_jobs import ReportedJobs
 from benchyard.engine.retention import Retention
 from benchyard.engine.runs.benchmark_runs import BenchmarkRuns
 from benchyard.engine.runs.log_archive import RunLogs
@@ -96,6 +97,7 @@ class Engine:
     trial_steps: LiveTrialSteps
     scorer_validation: ScorerValidation
     jobs: Jobs
+    reported_jobs: ReportedJobs
     evidence: TrialEvidence
     trial_annotations: TrialAnnotations
     judges: Judges
@@ -175,8 +177,9 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
         deletions = Deletions(
             benchmarks, scenarios, jobs.records, benchmark_runs.records, runs.records, tools.objects
         )
-        baselines = Baselines(store.collection("baselines", Baseline), jobs, tools.vault)
-        evidence = TrialEvidence(tools.settings.data, jobs, run_records, traces)
+        reported = ReportedJobs(store, jobs, benchmark_runs, benchmarks, tools.workers)
+        baselines = Baselines(store.collection("baselines", Baseline), reported, tools.vault)
+        evidence = TrialEvidence(tools.settings.data, reported, run_records, traces)
         judges = Judges(tools, store, jobs, evidence, scenarios, keys, grants)
         removals = Removals(tools, store, jobs, benchmark_runs, runs, grants, deletions, baselines, judges)
         engine = Engine(
@@ -204,6 +207,7 @@ async def open_engine(tools: EngineContext, store: Store, grants: Grants) -> Asy
             trial_steps=LiveTrialSteps(tools, job_store, access),
             scorer_validation=ScorerValidation(tools, devboxes, scorers),
             jobs=jobs,
+            reported_jobs=reported,
             evidence=evidence,
             trial_annotations=TrialAnnotations(store),
             judges=judges,

@@ -14,9 +14,10 @@ from benchyard.models.pages import Where
 from benchyard.models.reports.past_rows import GROUP_PATHS, JOB_PATHS, RUN_PATHS, TRIAL_PATHS
 from benchyard.models.runs import BenchmarkRun, ScenarioRun
 from benchyard.models.trials import Trial
+from benchyard.store.body_values import BodyPath
 from benchyard.store.collection import Collection
 from benchyard.store.database import Store
-from benchyard.store.json_columns import BodyPath, body_field, metadata_value
+from benchyard.store.json_columns import body_field, metadata_value
 from benchyard.store.tables import TABLES, TRIAL_FACTS
 
 MOST_JOBS = 500

@@ -94,14 +94,11 @@ class Removals:
         """Delete an ended benchmark run and its scenario runs; raises Conflict if it belongs to a job."""
 
         async def ask() -> RemovalView:
-            run = await self._benchmark_runs.get(id)
-            await self._require_no_job(run)
-            if run.state == "running" or run.is_closing:
-                raise Conflict(
-                    f"benchmark run {id} is running; complete it, or end it: `benchyard run cancel {id}`"
-                )
-            view = await self._view("benchmark_run", id, run.name, [id])
-            await self._begin(await self._plan("benchmark_run", id, [id]), "benchmark_runs")
+            await self._require_no_job(await self._benchmark_runs.get(id))
+            async with self._benchmark_runs.at_rest(id) as run:
+                await self._baselines.require_none(id)
+                view = await self._view("benchmark_run", id, run.name, [id])
+                await self._begin(await self._plan("benchmark_run", id, [id]), "benchmark_runs")
             return view
 
         return await self._once(request_id, ask)
@@ -241,6 +238,10 @@ class Removals:
             connection.execute(delete(TRIAL_FACTS).where(TRIAL_FACTS.c.job_id == removal.subject))
             connection.execute(delete(TAGS).where(TAGS.c.parent == removal.subject))
             connection.execute(delete(EVENTS).where(EVENTS.c.parent == removal.subject))
+            if removal.kind == "scenario_run":
+                # What was noted on it may lie with its benchmark run.
+                connection.execute(delete(notes).where(notes.c.id == removal.subject))
+                connection.execute(delete(TAGS).where(TAGS.c.subject == removal.subject))
             for part in _chunks(removal.benchmark_run_ids):
                 connection.execute(delete(runs).where(runs.c.id.in_(part)))
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
 
 from benchyard.engine.baselines import Baselines
 from benchyard.engine.clock import now_ms
@@ -56,7 +56,7 @@ class Retention:
     async def collect(self, keep_days: float | None, *, dry_run: bool) -> CollectedResultsView:
         """Remove results that ended longer ago; raises UsageError if there is no limit.
 
-        Pinned jobs stay, and those that a baseline names.
+        Pinned jobs stay, and jobs and benchmark runs that a baseline names.
         """
         days = self._tools.settings.keep_results_days if keep_days is None else keep_days
         if days is None:
@@ -78,7 +78,7 @@ class Retention:
             named = await self._baselines.of_jobs()
             pinned = sum(job.is_pinned for job in jobs)
             old = [job for job in jobs if not job.is_pinned and job.id not in named]
-            async for measure, remove in self._old(old, before_ms):
+            async for measure, remove in self._old(old, before_ms, named):
                 try:
                     view = await (measure() if dry_run else remove())
                 except (Conflict, NotFound) as error:
@@ -98,14 +98,17 @@ class Retention:
             n_baselines=len(jobs) - pinned - len(old),
         )
 
-    async def _old(self, jobs: list[Job], before_ms: int) -> AsyncIterator[tuple[Sized, Sized]]:
+    async def _old(
+        self, jobs: list[Job], before_ms: int, named: Container[str]
+    ) -> AsyncIterator[tuple[Sized, Sized]]:
         """Yield, for each old result, a call that measures and one that removes it: jobs first, then runs."""
         removals = self._removals
         for job in jobs:
             yield _call(removals.job_size, job.id), _call(removals.job, job.id)
         ended = ["completed", "canceled", "failed"]
         for group in await self._benchmark_runs.records.before(before_ms, {"status": ended}):
-            if (group.end_time_ms or before_ms) < before_ms and not await self._is_of_job(group.metadata):
+            is_old = (group.end_time_ms or before_ms) < before_ms and group.id not in named
+            if is_old and not await self._is_of_job(group.metadata):
                 yield _call(removals.benchmark_run_size, group), _call(removals.benchmark_run, group.id)
         states = [ended_run.value for ended_run in ENDED_RUNS]
         for run in await self._runs.records.before(before_ms, {"status": states}, without_parent=True):

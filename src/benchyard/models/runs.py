@@ -8,6 +8,7 @@ from pydantic import AliasChoices, Field, StringConstraints
 from benchyard.models.base import Columns, Metadata, Model, Record, ShortText, WireBool, WireFloat
 from benchyard.models.launch import LaunchParameters, Mount
 from benchyard.models.model_access import RunGateway
+from benchyard.models.results.annotations import PersonLabel, TrialAnnotation
 from benchyard.models.scenarios import Isolation, NextRound, RoundScore, Scenario, ScenarioView
 from benchyard.models.trials import TrialNetwork
 
@@ -376,7 +377,9 @@ class ScenarioRun(Record):
         ]
         return results[-1] if results else None
 
-    def view(self, scenario: Scenario | None = None) -> "ScenarioRunView":
+    def view(
+        self, scenario: Scenario | None = None, annotation: TrialAnnotation | None = None
+    ) -> "ScenarioRunView":
         """Return the run as the wire shows it; lists leave the scenario and the history out."""
         return ScenarioRunView(
             id=self.id,
@@ -404,6 +407,9 @@ class ScenarioRun(Record):
             next_round=self.next_round,
             earlier_results=self.earlier_results if scenario else None,
             scenario=scenario.view() if scenario else None,
+            tags=annotation.tags if annotation else [],
+            note=annotation.note if annotation else None,
+            labels=annotation.labels if annotation else [],
         )
 
 
@@ -438,6 +444,10 @@ class ScenarioRunView(Model):
     """For a scenario with several rounds: the task to do now, scored next."""
     earlier_results: list[ContractResult] | None = None
     scenario: ScenarioView | None = None
+    tags: list[str] = Field(default_factory=list)
+    note: str | None = None
+    """What people noted about a run that belongs to no job; that of a trial is the trial's."""
+    labels: list[PersonLabel] = Field(default_factory=list)
 
 
 class RunListView(Model):
@@ -494,7 +504,9 @@ class BenchmarkRun(Record):
         """Index by name, state, and benchmark."""
         return Columns(name=self.name, status=self.state, parent=self.benchmark_id)
 
-    def view(self, pending: list[str] | None = None) -> "BenchmarkRunView":
+    def view(
+        self, pending: list[str] | None = None, annotation: TrialAnnotation | None = None
+    ) -> "BenchmarkRunView":
         """Return the run as the wire shows it; `pending` are the scenarios that were not begun."""
         return BenchmarkRunView(
             id=self.id,
@@ -511,6 +523,8 @@ class BenchmarkRun(Record):
             n_suspect=self.n_suspect,
             benchmark_revision=self.benchmark_revision,
             pending_scenarios=pending,
+            tags=annotation.tags if annotation else [],
+            note=annotation.note if annotation else None,
         )
 
 
@@ -533,6 +547,9 @@ class BenchmarkRunView(Model):
     benchmark_revision: int = 1
     pending_scenarios: list[str] | None = None
     """An extension: scenarios of the benchmark for which no run was started; missing in lists."""
+    tags: list[str] = Field(default_factory=list)
+    """An extension, like the note: what people noted about a run that belongs to no job."""
+    note: str | None = None
 
 
 class BenchmarkRunListView(Model):

@@ -21,7 +21,8 @@ from benchyard.models.comparisons import (
     SetupDifference,
 )
 from benchyard.models.job_plans import count_text
-from benchyard.models.jobs import AgentConfig, AgentEnvironment, Job
+from benchyard.models.jobs import ENDED_JOBS, AgentConfig, AgentEnvironment, Job
+from benchyard.models.reports.baselines import is_run
 from benchyard.models.trials import NEARLY_PASSED, SuspectRule, Trial
 from benchyard.reports.evidence import ENOUGH, margin_evidence
 from benchyard.reports.statistics.differences import (
@@ -63,6 +64,7 @@ _MOST_SCENARIOS = 100_000
 """Sizes up to which a gate says what would decide it."""
 _NO_NOISE = 1e-15
 """Variance below which it comes from rounding."""
+_OWN_CODE = "those of one's own code, not known"
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,17 @@ class Side:
             row = rows.setdefault(trial.scenario_id, Row(trial.scenario_name))
             row.add(trial, self.rule)
         return rows
+
+    @property
+    def is_run(self) -> bool:
+        """Tell whether it is a benchmark run of the SDK, whose scenarios are begun one by one."""
+        return is_run(self.job.id)
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether some of its attempts have not ended, or not begun."""
+        is_open = self.is_run and self.job.state not in ENDED_JOBS
+        return is_open or any(_is_waiting(each) for each in self.trials)
 
     @property
     def label(self) -> str:
@@ -384,9 +397,9 @@ def _unscored_bounds(a: Side, b: Side, clusters: Clusters | None) -> dict[str, t
 
 def _running(a: Side, b: Side, clusters: Clusters | None, margin: float) -> RunningEvidence | None:
     """Return the evidence of the scenarios that are over on both sides; None once all are."""
-    waiting = {each.scenario_id for side in (a, b) for each in side.trials if _is_waiting(each)}
-    if not waiting:
+    if not a.is_running and not b.is_running:
         return None
+    waiting = {each.scenario_id for side in (a, b) for each in side.trials if _is_waiting(each)}
     planned = sorted({*a.job.spec.scenario_ids} & {*b.job.spec.scenario_ids})
     groups = {id: clusters.get(id, id) if clusters is not None else id for id in planned}
     # A group counts when it is whole, or what is easy would come first.
@@ -481,8 +494,8 @@ def _notes(a: Side, b: Side, view: ComparisonView, pairs: Sequence[tuple[Row, Ro
         notes.append(
             "one attempt each: an agent's own variation cannot be told from a difference of one scenario"
         )
-    for trials, name in ((a.trials, "first"), (b.trials, "second")):
-        if any(not trial.has_ended for trial in trials):
+    for compared, name in ((a, "first"), (b, "second")):
+        if compared.is_running:
             notes.append(f"the job of the {name} is still running")
     doubts = [each.what for each in view.setup if each.weight == "doubt"]
     if doubts:
@@ -520,15 +533,8 @@ def setup_differences(a: Side, b: Side) -> list[SetupDifference]:
         *_environments(config_a, config_b),
         _setup("address of the model", config_a.base_url, config_b.base_url, "subject"),
     ]
-    first, second = a.job.orchestrator, b.job.orchestrator
+    found += _orchestration(a, b)
     found += [
-        _setup("time limit of the agent", config_a.timeout_seconds, config_b.timeout_seconds),
-        _setup("factor of the time limits", first.multiplier, second.multiplier),
-        _setup("concurrent trials", first.concurrency, second.concurrency),
-        _setup("retries after failures of the infrastructure", first.retries, second.retries),
-        _setup("budget of a trial", _budget(first.trial_budget), _budget(second.trial_budget)),
-        _setup("budget of the job", _budget(first.job_budget), _budget(second.job_budget)),
-        _setup("waits for providers", first.waits, second.waits),
         _setup("rule for suspect scores", a.rule, b.rule),
         _revisions(a, b),
         _by_scenario("network of the devbox", a, b, lambda trial: trial.network),
@@ -537,6 +543,24 @@ def setup_differences(a: Side, b: Side) -> list[SetupDifference]:
         _conditions(a, b),
     ]
     return [each for each in found if each is not None]
+
+
+def _orchestration(a: Side, b: Side) -> list[SetupDifference | None]:
+    """Return the differences in how trials were carried out, which is not known of a benchmark run."""
+    if a.is_run or b.is_run:
+        told = [_OWN_CODE if side.is_run else "those of a job" for side in (a, b)]
+        return [_setup("time limits, retries and concurrency", *told)]
+    config_a, config_b = a.job.spec.agent_configs[a.agent], b.job.spec.agent_configs[b.agent]
+    first, second = a.job.orchestrator, b.job.orchestrator
+    return [
+        _setup("time limit of the agent", config_a.timeout_seconds, config_b.timeout_seconds),
+        _setup("factor of the time limits", first.multiplier, second.multiplier),
+        _setup("concurrent trials", first.concurrency, second.concurrency),
+        _setup("retries after failures of the infrastructure", first.retries, second.retries),
+        _setup("budget of a trial", _budget(first.trial_budget), _budget(second.trial_budget)),
+        _setup("budget of the job", _budget(first.job_budget), _budget(second.job_budget)),
+        _setup("waits for providers", first.waits, second.waits),
+    ]
 
 
 def _setup(what: str, a: object, b: object, weight: str = "doubt") -> SetupDifference | None:

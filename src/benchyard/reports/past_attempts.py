@@ -7,12 +7,11 @@ from typing import Any
 
 from benchyard.models.jobs import JOB_KEY
 from benchyard.models.reports.trends import SourceKind
+from benchyard.models.results.run_trials import SDK_AGENT, run_agent
 from benchyard.models.runs import RunState
 from benchyard.models.trials import AGENTS_OWN, ENDED_TRIALS, NEARLY_PASSED, SuspectRule
 
 _ENDED = frozenset(each.value for each in ENDED_TRIALS)
-SDK_AGENT = "sdk"
-"""Name of the agent of runs that do not say it."""
 _OVER = frozenset({RunState.SCORED, RunState.COMPLETED})
 
 
@@ -90,8 +89,7 @@ def sources_of_groups(rows: Iterable[Sequence[Any]]) -> list[Source]:
         told = metadata if isinstance(metadata, dict) else {}
         if JOB_KEY in told:
             continue
-        agent, model, version = (told.get(key) for key in ("agent", "model", "version"))
-        own = f"{agent or SDK_AGENT}:{model}" if model else str(agent or SDK_AGENT)
+        agent = run_agent(told)
         found.append(
             Source(
                 id=id,
@@ -99,9 +97,9 @@ def sources_of_groups(rows: Iterable[Sequence[Any]]) -> list[Source]:
                 kind="benchmark_run",
                 name=str(name or id),
                 time_ms=int(ended or created),
-                agent_name=own,
-                label=f"{agent or SDK_AGENT}@{version}{f':{model}' if model else ''}" if version else own,
-                version=version,
+                agent_name=f"{agent.name}:{agent.model_name}" if agent.model_name else agent.name,
+                label=agent.label,
+                version=agent.version,
             )
         )
     return found

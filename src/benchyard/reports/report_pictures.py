@@ -21,7 +21,9 @@ def report_html(view: ReportView) -> str:
     rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _cells(agent))}</tr>" for agent in agents)
     notes = "".join(f"<li>{_text(note)}</li>" for note in view.notes)
     return (
-        f"<div><p><b>{head}</b></p>{intervals_svg(agents)}"
+        # Amounts of dollars are no formulas, whatever a notebook thinks.
+        f'<div class="tex2jax_ignore mathjax_ignore"><p><b>{head}</b></p>'
+        f"{intervals_svg(agents)}"
         f"<table><thead><tr>{''.join(f'<th>{title}</th>' for title in titles)}</tr></thead>"
         f"<tbody>{rows}</tbody></table><ul>{notes}</ul></div>"
     )

@@ -7,7 +7,8 @@ from typing import Any
 
 from benchyard.models.jobs import ENDED_JOBS, AgentConfig, Job
 from benchyard.models.reports.job_report import SetupFact
-from benchyard.models.runs import BenchmarkRun, RunState
+from benchyard.models.results.run_trials import TRIAL_STATES
+from benchyard.models.runs import BenchmarkRun
 from benchyard.models.trials import SuspectRule, TrialState
 from benchyard.reports.attempt_report import ReportedAgent, ReportSubject
 
@@ -103,13 +104,7 @@ RUN_PATHS: Mapping[str, tuple[str | int, ...]] = {
     "is_reference": ("is_reference",),
 }
 """Values of a stored scenario run that a report is made of."""
-_STATES = {
-    RunState.SCORED.value: TrialState.COMPLETED,
-    RunState.COMPLETED.value: TrialState.COMPLETED,
-    RunState.CANCELED.value: TrialState.CANCELED,
-    RunState.TIMEOUT.value: TrialState.TIMEOUT,
-    RunState.FAILED.value: TrialState.FAILED,
-}
+_STATES = {run.value: trial for run, trial in TRIAL_STATES.items()}
 
 
 def run_subject(

@@ -223,8 +223,8 @@ def _agents_table(view: ReportView) -> list[str]:
                 f"{counts.passed} of {counts.passed + counts.not_passed + counts.crashed}",
                 f"{counts.unscored}{bounds}",
                 "" if against is None else plain(p_text(against.p_adjusted)),
-                amount_text(agent.cost_usd, "${:.4f}"),
-                amount_text(agent.usd_per_success, "${:.4f}"),
+                plain(amount_text(agent.cost_usd, "${:.4f}")),
+                plain(amount_text(agent.usd_per_success, "${:.4f}")),
             ]
         )
     return table(titles, rows)
@@ -251,7 +251,7 @@ def _power_table(power: PowerReport) -> list[str]:
             str(row.attempts),
             f"{row.detectable:.3f}",
             f"{row.trials:,}",
-            "" if row.usd is None else f"${row.usd:,.2f}",
+            "" if row.usd is None else plain(f"${row.usd:,.2f}"),
             "" if row.hours is None else f"{row.hours:,.1f}",
         ]
         for row in power.rows

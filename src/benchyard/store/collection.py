@@ -31,15 +31,14 @@ from sqlalchemy.exc import IntegrityError
 from benchyard.errors import Conflict, NotFound, StoreError, Unreadable, UsageError
 from benchyard.models.base import Record
 from benchyard.models.pages import MAX_LIMIT, Page, Query, Where
+from benchyard.store.body_values import BodyPath, rows_of
 from benchyard.store.connections import until_ended
 from benchyard.store.json_columns import (
-    BodyPath,
     body_field,
     body_rows,
     metadata_items,
     metadata_value,
     parsed_body,
-    rows_of,
 )
 from benchyard.store.statements import Statement, StatementRows
 from benchyard.store.tables import ONE, TAGS

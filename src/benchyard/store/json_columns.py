@@ -1,7 +1,6 @@
 """Access to records' JSON bodies in SQL, for both kinds of database."""
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, String, TableValuedAlias, literal
@@ -9,8 +8,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-BodyPath = tuple[str | int, ...]
-"""Keys of a value in a body, from the outermost inwards: of letters and underscores, or indexes of lists."""
+from benchyard.store.body_values import BodyPath
 
 
 class _ParsedBody(FunctionElement[str]):
@@ -44,25 +42,6 @@ def body_rows(body: ColumnElement[str], paths: Sequence[BodyPath]) -> ColumnElem
     A value that a body does not have is null.
     """
     return _BodyRows(body, paths)
-
-
-def rows_of(bodies: Iterable[str], paths: Sequence[BodyPath]) -> Iterator[list[Any]]:
-    """Yield the values of each body that is JSON, as `body_rows` does, but slower."""
-    for body in bodies:
-        try:
-            record = json.loads(body)
-        except ValueError:
-            continue
-        yield [_value(record, path) for path in paths]
-
-
-def _value(record: Any, path: BodyPath) -> Any:
-    for key in path:
-        if isinstance(key, int):
-            record = record[key] if isinstance(record, list) and key < len(record) else None
-        else:
-            record = record.get(key) if isinstance(record, dict) else None
-    return record
 
 
 @compiles(_ParsedBody, "sqlite")

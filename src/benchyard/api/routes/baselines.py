@@ -15,7 +15,10 @@ router = APIRouter(prefix="/v1/baselines", tags=["baselines"], route_class=LazyR
 
 @router.post("", response_model_exclude_none=True)
 async def set_baseline(body: BaselineRequest, services: ServicesDep) -> BaselineListView:
-    """Keep the agents of an ended job under a name, in place of what had it for benchmark and agent."""
+    """Keep the agents of an ended job under a name, in place of what had it for benchmark and agent.
+
+    Instead of a job, a benchmark run of the SDK that has ended can be kept.
+    """
     found = await services.engine.baselines.set(body)
     return BaselineListView(baselines=[each.view() for each in found])
 

@@ -14,6 +14,7 @@ from benchyard.engine.runs.benchmark_runs import BENCHMARK_RUN_PREFIX
 from benchyard.models.base import RenameRequest
 from benchyard.models.pages import Query
 from benchyard.models.removals import RemovalView
+from benchyard.models.results.annotations import AnnotationRequest
 from benchyard.models.runs import (
     BenchmarkRun,
     BenchmarkRunListView,
@@ -45,11 +46,12 @@ async def list_runs(
     query: NamedQuery,
     benchmark_id: str | None = None,
     state: BenchmarkRunState | None = None,
+    tag: str | None = None,
     *,
     own: bool = False,
 ) -> BenchmarkRunListView:
-    """List benchmark runs, newest first; `own` is an extension: without those of jobs."""
-    wanted = narrow(query, parent=benchmark_id, status=state)
+    """List benchmark runs, newest first; `own` and `tag` are extensions: `own` leaves out those of jobs."""
+    wanted = narrow(query, parent=benchmark_id, status=state, tagged=tag)
     return await _page(services, replace(wanted, without=(OF_A_JOB,)) if own else wanted)
 
 
@@ -87,6 +89,16 @@ async def rename(id: str, services: ServicesDep, body: RenameRequest) -> Benchma
     return await _view(services, await services.engine.benchmark_runs.rename(id, body.name))
 
 
+@router.post(_NOW + "/{id}/annotate", response_model_exclude_none=True)
+async def annotate(id: str, services: ServicesDep, body: AnnotationRequest) -> BenchmarkRunView:
+    """Add or remove tags of a run that belongs to no job, or write a note on it (an extension)."""
+    engine = services.engine
+    run = await engine.benchmark_runs.get(id)
+    return run.view(
+        await engine.benchmark_runs.pending(run), await engine.trial_annotations.annotate_run(run, body)
+    )
+
+
 @router.post(_NOW + "/{id}/delete", response_model_exclude_none=True)
 async def delete(id: str, services: ServicesDep, identity: RequestIdentity) -> RemovalView:
     """Delete a run that has ended and belongs to no job, with its scenario runs (an extension)."""
@@ -101,7 +113,8 @@ async def list_scenario_runs(
     """List the scenario runs of a benchmark run, newest first."""
     wanted = narrow(query, parent=id, status=state)
     page = await services.engine.benchmark_runs.scenario_runs(id, wanted)
-    runs = [run.view() for run in page.items]
+    noted = await services.engine.trial_annotations.of([run.id for run in page.items])
+    runs = [run.view(annotation=noted.get(run.id)) for run in page.items]
     return RunListView(runs=runs, has_more=page.has_more, total_count=page.total_count)
 
 
@@ -114,10 +127,12 @@ async def download_logs(id: str, services: ServicesDep) -> Response:
 
 
 async def _view(services: Services, run: BenchmarkRun) -> BenchmarkRunView:
-    return run.view(await services.engine.benchmark_runs.pending(run))
+    noted = await services.engine.trial_annotations.of([run.id])
+    return run.view(await services.engine.benchmark_runs.pending(run), noted.get(run.id))
 
 
 async def _page(services: Services, query: Query) -> BenchmarkRunListView:
     page = await services.engine.benchmark_runs.records.page(query)
-    runs = [run.view() for run in page.items]
+    noted = await services.engine.trial_annotations.of([run.id for run in page.items])
+    runs = [run.view(annotation=noted.get(run.id)) for run in page.items]
     return BenchmarkRunListView(runs=runs, has_more=page.has_more, total_count=page.total_count)

@@ -21,7 +21,7 @@ SideText = Annotated[
     str,
     Parameter(
         max_length=1200,
-        description="JOB_ID, JOB_ID:AGENT by index or label, or the name of a baseline",
+        description="JOB_ID, JOB_ID:AGENT by index or label, BENCHMARK_RUN_ID, or the name of a baseline",
     ),
 ]
 Margin = Annotated[float, Parameter(ge=0, le=1)]
@@ -121,7 +121,8 @@ async def _comparison(
 ) -> Report:
     (a, _), (b, _) = sides
     clusters = None if cluster is None else await _clusters(services, a, b, cluster)
-    return await services.job_reports.compare(services.engine.jobs, sides, suspect, clusters, cluster, margin)
+    jobs = services.engine.reported_jobs
+    return await services.job_reports.compare(jobs, sides, suspect, clusters, cluster, margin)
 
 
 async def _clusters(services: Services, a: Job, b: Job, key: str) -> dict[str, str]:

@@ -61,6 +61,19 @@ async def tabulate_job(
     return await report.answer(request)
 
 
+@router.get("/v1/benchmark_runs/{id}/table", response_model=TableView)
+async def tabulate_run(
+    id: str, request: Request, services: ServicesDep, columns: ColumnNames = None
+) -> Response:
+    """Get the scenario runs of a benchmark run as columns (an extension), named as those of trials.
+
+    Several runs of a scenario are its attempts, in the order in which they were begun.
+    """
+    jobs = services.engine.reported_jobs
+    job = await jobs.get(id)
+    return await (await services.job_reports.table(jobs, job, columns_of(columns), None)).answer(request)
+
+
 @router.get("/v1/benchmark_runs/{id}/report", response_model=ReportView)
 @router.get("/v1/benchmarks/runs/{id}/report", response_model=ReportView, include_in_schema=False)
 async def report_run(

@@ -26,11 +26,24 @@ async def job_problems(id: str, request: Request, services: ServicesDep) -> Resp
     return await report.answer(request)
 
 
+@router.get("/benchmark_runs/{id}/problems", response_model=ProblemsView)
+async def run_problems(id: str, request: Request, services: ServicesDep) -> Response:
+    """Find the problems of a benchmark run's ended scenario runs (an extension), as those of a job.
+
+    New are those that the benchmark run before it did not have.
+    """
+    job = await services.engine.reported_jobs.get(id)
+    return await (await services.problem_reports.job(services.engine, job)).answer(request)
+
+
 @router.get("/problems", response_model_exclude_none=True)
 async def benchmark_problems(
     services: ServicesDep,
     benchmark: Annotated[str, Parameter(max_length=1024, description="id or name of a benchmark")],
     limit: Annotated[int, Parameter(ge=1, le=MOST_JOBS)] = 10,
 ) -> BenchmarkProblemsView:
-    """Show the prevalence of problems over the last jobs of a benchmark, newest first (an extension)."""
+    """Show the prevalence of problems over the last jobs and runs of a benchmark (an extension).
+
+    The newest come first. Benchmark runs of the SDK are jobs like others here.
+    """
     return await services.problem_reports.benchmark(services.engine, benchmark, limit)

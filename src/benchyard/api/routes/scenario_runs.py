@@ -18,6 +18,7 @@ from benchyard.engine.runs.start import RUN_PREFIX
 from benchyard.models.base import RenameRequest
 from benchyard.models.model_access import RunGatewayRequest, RunGatewayView
 from benchyard.models.removals import RemovalView
+from benchyard.models.results.annotations import AnnotationRequest, LabelRequest
 from benchyard.models.runs import (
     RunExecutionListView,
     RunListView,
@@ -48,14 +49,19 @@ async def list_runs(
     benchmark_run_id: str | None = None,
     scenario_id: str | None = None,
     state: RunState | None = None,
+    tag: str | None = None,
     *,
     own: bool = False,
 ) -> RunListView:
-    """List scenario runs, newest first; `own` is an extension: without those of jobs and benchmark runs."""
-    wanted = narrow(query, parent=benchmark_run_id, scenario_id=scenario_id, status=state)
+    """List scenario runs, newest first; those of jobs too, whose trials `/v1/trials` lists.
+
+    Extensions: `own` leaves out those of jobs and benchmark runs; `tag` has those with a tag.
+    """
+    wanted = narrow(query, parent=benchmark_run_id, scenario_id=scenario_id, status=state, tagged=tag)
     wanted = replace(wanted, without=(OF_A_JOB, "parent")) if own else wanted
     page = await services.engine.scenario_runs.records.page(wanted)
-    runs = [run.view() for run in page.items]
+    noted = await services.engine.trial_annotations.of([run.id for run in page.items])
+    runs = [run.view(annotation=noted.get(run.id)) for run in page.items]
     return RunListView(runs=runs, has_more=page.has_more, total_count=page.total_count)
 
 
@@ -106,6 +112,29 @@ async def cancel(id: str, services: ServicesDep) -> ScenarioRunView:
 async def rename(id: str, services: ServicesDep, body: RenameRequest) -> ScenarioRunView:
     """Give a run that belongs to no job another name (an extension)."""
     return await _view(services, await services.engine.scenario_runs.rename(id, body.name))
+
+
+@router.post("/runs/{id}/annotate", response_model_exclude_none=True)
+async def annotate(id: str, services: ServicesDep, body: AnnotationRequest) -> ScenarioRunView:
+    """Add or remove tags of a run that belongs to no job, or write a note on it (an extension)."""
+    engine = services.engine
+    run = await engine.scenario_runs.get(id)
+    noted = await engine.trial_annotations.annotate_run(run, body)
+    return run.view(await engine.scenario_runs.scenario(run), noted)
+
+
+@router.post("/runs/{id}/label", response_model_exclude_none=True)
+async def label(
+    id: str, services: ServicesDep, identity: RequestIdentity, body: LabelRequest
+) -> ScenarioRunView:
+    """Give a verdict on a run that belongs to no job, under the name of your key (an extension).
+
+    One without a value takes it back. Verdicts on trials are given at `/v1/trials`.
+    """
+    engine, key_id = services.engine, identity.key_id or ""
+    run = await engine.scenario_runs.get(id)
+    noted = await engine.trial_annotations.label_run(run, body, key_id, services.keys.name_of(key_id))
+    return run.view(await engine.scenario_runs.scenario(run), noted)
 
 
 @router.post("/runs/{id}/delete", response_model_exclude_none=True)
@@ -168,4 +197,5 @@ async def read_trace(id: str, name: str, services: ServicesDep) -> Response:
 
 
 async def _view(services: Services, run: ScenarioRun) -> ScenarioRunView:
-    return run.view(await services.engine.scenario_runs.scenario(run))
+    noted = await services.engine.trial_annotations.of([run.id])
+    return run.view(await services.engine.scenario_runs.scenario(run), noted.get(run.id))

@@ -1,4 +1,7 @@
-"""Trials by their own ids and over all jobs (an extension); a job lists its own trials too."""
+"""Trials by their own ids and over all jobs (an extension); a job lists its own trials too.
+
+Runs of the SDK are no trials: `/v1/scenarios/runs` lists them.
+"""
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -27,7 +30,7 @@ async def list_trials(
     kind: FailureKind | None = None,
     tag: str | None = None,
 ) -> Response:
-    """List the trials of all jobs, newest first.
+    """List the trials of all jobs, newest first; scenario runs of the SDK are at `/v1/scenarios/runs`.
 
     `agent` is a name, or `agent@version:model`; `kind` is the party at fault of a failure.
     """

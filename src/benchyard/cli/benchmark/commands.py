@@ -36,6 +36,7 @@ _ELSEWHERE = {
     "export": "benchyard.cli.benchmark.benchmark_files:export",
     "import": "benchyard.cli.benchmark.benchmark_files:import_",
     "new": "benchyard.cli.benchmark.benchmark_files:new",
+    "problems": "benchyard.cli.benchmark.problems:benchmark_problems",
     "pull": "benchyard.cli.benchmark.benchmark_files:pull",
     "push": "benchyard.cli.benchmark.benchmark_files:push",
     "insights": "benchyard.cli.benchmark.trends:benchmark_insights",

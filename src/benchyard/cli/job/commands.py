@@ -140,6 +140,7 @@ _ELSEWHERE = {
     "retry": "benchyard.cli.job.again:retry",
     "run": "benchyard.cli.job.run:run",
     "summary": "benchyard.cli.job.summary:summary",
+    "table": "benchyard.cli.job.table:table",
     "tag": "benchyard.cli.job.notes:tag",
     "watch": "benchyard.cli.job.watch:watch",
 }

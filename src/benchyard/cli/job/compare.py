@@ -12,7 +12,9 @@ from benchyard.cli.job.gates import (
     exit_statuses,
     suspect_option,
 )
-from benchyard.cli.job.names import find_job
+from benchyard.cli.job.output_files import replace_text
+from benchyard.cli.job.report import cluster_option
+from benchyard.cli.job.subjects import ComparedSubject, find_subject
 from benchyard.cli.notices import say, tell
 from benchyard.cli.options import FloatRange
 from benchyard.cli.render import duration, echo_sentence, facts, output_option, print_table, wire
@@ -29,7 +31,6 @@ from benchyard.models.comparisons import (
     Power,
 )
 from benchyard.models.job_plans import count_text
-from benchyard.models.jobs import BenchmarkJobView
 from benchyard.models.reports.baselines import is_job
 from benchyard.models.trials import SuspectRule
 from benchyard.reports.gate_reports import deciding_text, junit, markdown
@@ -49,19 +50,14 @@ _BAR = 41
 MARGIN = 0.02
 """Default for how much worse a mean may be."""
 
-cluster_option = click.option(
-    "--cluster",
-    metavar="KEY",
-    help="Metadata key of scenarios, such as repo: those with the same value may succeed and fail together.",
-)
 agent_option = click.option(
     "--agent", metavar="AGENT[:MODEL]", help="Compare only this agent. Default: each that both jobs have."
 )
 
 
 @click.command()
-@click.argument("first", metavar="JOB|BASELINE")
-@click.argument("second", metavar="[JOB]", required=False)
+@click.argument("first", metavar="JOB|RUN|BASELINE")
+@click.argument("second", metavar="[JOB|RUN]", required=False)
 @agent_option
 @cluster_option
 @suspect_option("What becomes of suspect scores, instead of what the jobs say")
@@ -78,13 +74,15 @@ def compare(
 
     Shows the difference with its 95 % interval over scenarios, an exact test, won and lost scenarios beside
     the number that noise alone makes, costs and times, and the parts of the set-up in which the two differ.
-    With one job, every other agent is compared with its first.
+    With one job, every other agent is compared with its first. A benchmark run that code of your own made is
+    like a job with one agent.
 
     \b
       benchyard job compare last-week today
       benchyard job compare main today
       benchyard job compare last-week today --agent codex:gpt-5.5 --cluster repo
       benchyard job compare my-job
+      benchyard job compare bmr_4kY... bmr_7Qx...
       benchyard job compare last-week today -o json
     """
     with connect() as client:
@@ -106,7 +104,10 @@ def compare(
 )
 @click.argument("job", metavar="ID|NAME")
 @click.option(
-    "--against", required=True, metavar="JOB|BASELINE", help="The baseline of that name, or the job."
+    "--against",
+    required=True,
+    metavar="JOB|RUN|BASELINE",
+    help="The baseline of that name, or the job, or the benchmark run.",
 )
 @agent_option
 @click.option(
@@ -154,13 +155,15 @@ def gate(
 
     It fails where the upper bound of the difference is below -margin, passes where the lower bound is above
     it, and is inconclusive otherwise: then it says how many attempts would decide it. While a job runs, only
-    evidence that holds at every look decides. Webhooks are told of the verdict.
+    evidence that holds at every look decides. Webhooks are told of the verdict. ID may also be that of a
+    benchmark run which code of your own made.
 
     \b
       benchyard job gate today --against last-week
       benchyard job gate today --against main
       benchyard job gate today --against main --margin 0.01 --inconclusive pass
       benchyard job gate today --against last-week --md report.md --junit gate.xml
+      benchyard job gate bmr_7Qx... --against bmr_4kY... -o json
     """
     with connect() as client:
         pairs = find_pairs(client, against, job, agent)
@@ -171,9 +174,9 @@ def gate(
             for a, b in pairs
         ]
     if junit_file is not None:
-        junit_file.write_text(junit(gates, inconclusive))
+        replace_text(junit_file, junit(gates, inconclusive))
     if md is not None and str(md) != "-":
-        md.write_text(markdown(gates))
+        replace_text(md, markdown(gates))
     if md is not None and str(md) == "-":
         click.echo(markdown(gates), nl=False)
     elif output != "text":
@@ -202,17 +205,17 @@ def find_pairs(client: Client, first: str, second: str | None, agent: str | None
     """Return the agents to compare, as `JOB:INDEX`; raises UsageError where the jobs share none.
 
     The first may be a baseline's name: it is compared with every agent of the second job that it is set for.
+    Each may be a benchmark run of the SDK.
     """
     if second is not None and (pairs := _baseline_pairs(client, first, second, agent)):
         return pairs
-    a = find_job(client, first, scenarios=False)
+    a = find_subject(client, first)
     if second is None:
-        others = _matching(a, agent)
-        others = [index for index in others if index > 0]
+        others = [index for index in _matching(a, agent) if index > 0]
         if not others:
             raise UsageError(f"job {clean(a.name)!r} has no second agent; name a second job to compare with")
         return [(f"{a.id}:0", f"{a.id}:{index}") for index in others]
-    b = find_job(client, second, scenarios=False)
+    b = find_subject(client, second)
     left, right = _matching(a, agent), _matching(b, agent)
     by_label = {_short(a, index): index for index in left}
     shared = [(by_label[_short(b, index)], index) for index in right if _short(b, index) in by_label]
@@ -227,9 +230,9 @@ def find_pairs(client: Client, first: str, second: str | None, agent: str | None
 
 
 def require_side(client: Client, given: str) -> None:
-    """Raise NotFound if there is neither a baseline nor a job of that name, before anything is started."""
+    """Raise NotFound if there is no baseline, job or run of that name, before anything is started."""
     if is_job(given) or not any(client.baselines.list(name=given, limit=1)):
-        find_job(client, given, scenarios=False)
+        find_subject(client, given)
 
 
 def _baseline_pairs(
@@ -239,15 +242,15 @@ def _baseline_pairs(
     named = [] if is_job(name) else list(client.baselines.list(name=name, deleted=True, limit=1000))
     if not named:
         return None
-    b = find_job(client, second, scenarios=False)
-    here = [each for each in named if each.benchmark_id == b.job_source.benchmark_id]
+    b = find_subject(client, second)
+    here = [each for each in named if each.benchmark_id == b.benchmark_id]
     known = {each.agent_name: each for each in here if each.delete_time_ms is None}
     wanted = _matching(b, agent)
     indexes = [index for index in wanted if _short(b, index) in known]
     if not indexes:
         gone = {each.agent_name for each in here if each.delete_time_ms is not None}
         was = "was deleted" if gone & {_short(b, index) for index in wanted} else "is not set"
-        benchmark = b.job_source.benchmark_name or b.job_source.benchmark_id
+        benchmark = b.benchmark_name or b.benchmark_id
         where = f"on {clean(benchmark)}" if benchmark else "without a benchmark"
         raise NotFound(
             f"baseline {name!r} {was} for {_labels(b)} {where}; `benchyard baseline set {name} JOB` sets it, "
@@ -257,12 +260,11 @@ def _baseline_pairs(
     return [(f"{found.job_id}:{found.agent}", f"{b.id}:{index}") for found, index in pairs]
 
 
-def _matching(job: BenchmarkJobView, agent: str | None) -> list[int]:
+def _matching(job: ComparedSubject, agent: str | None) -> list[int]:
     """Return the indexes of the agents with a name, `name:model`, or of all; raises UsageError for none."""
-    configs = job.job_spec.agent_configs
     found = [
         index
-        for index, each in enumerate(configs)
+        for index, each in enumerate(job.agents)
         if agent is None or agent in (each.label, each.name, _short(job, index))
     ]
     if not found:
@@ -270,14 +272,14 @@ def _matching(job: BenchmarkJobView, agent: str | None) -> list[int]:
     return found
 
 
-def _short(job: BenchmarkJobView, index: int) -> str:
+def _short(job: ComparedSubject, index: int) -> str:
     """Return an agent's name and model without its version, which is often what differs."""
-    config = job.job_spec.agent_configs[index]
+    config = job.agents[index]
     return f"{config.name}:{config.model_name}" if config.model_name else config.name
 
 
-def _labels(job: BenchmarkJobView) -> str:
-    return ", ".join(clean(each.label) for each in job.job_spec.agent_configs[:_SHOWN])
+def _labels(job: ComparedSubject) -> str:
+    return ", ".join(clean(each.label) for each in job.agents[:_SHOWN])
 
 
 def print_comparison(view: ComparisonView) -> None:

@@ -1,12 +1,13 @@
 """`benchyard job problems`: what went wrong in a job, where, and what usually helps."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 import click
 
 from benchyard.cli.connection import connect
 from benchyard.cli.job.judgement_lines import agreement_lines, summary_lines
-from benchyard.cli.job.names import find_job
+from benchyard.cli.job.names import of_job
 from benchyard.cli.progress import spinner
 from benchyard.cli.render import (
     command_text,
@@ -19,6 +20,7 @@ from benchyard.cli.render import (
 )
 from benchyard.client.plain_text import clean
 from benchyard.models.job_plans import count_text
+from benchyard.models.reports.baselines import is_run
 from benchyard.models.reports.judgements import JudgementsView
 from benchyard.models.reports.problems import (
     Association,
@@ -31,12 +33,24 @@ from benchyard.reports.problems.selection import selected_problems
 
 _SHOWN_GROUPS = 5
 _SHOWN_TESTS = 3
+_RUN_PREFIX = "scr_"
+"""Beginning of the ids of scenario runs, which are the trials of a benchmark run."""
+_OF_RUNS = (
+    ("benchyard trial show TRIAL", "benchyard run show RUN"),
+    ("benchyard trial steps TRIAL --step N", "benchyard run show RUN --steps N-N"),
+    ("benchyard trial steps TRIAL", "benchyard run show RUN --full"),
+    ("benchyard trial show", "benchyard run show"),
+)
+"""Commands for trials, and those for scenario runs instead."""
+_ONLY_JOBS = re.compile(r"`benchyard job (?:retry|rescore)\b|`job run\b")
+
+signal_option = click.option("--signal", metavar="NAME", help="Only this problem, with all its examples.")
 
 
 @click.command()
 @click.argument("given", metavar="ID|NAME")
 @click.option("--agent", metavar="AGENT[:MODEL]", help="Only problems and failures of this agent.")
-@click.option("--signal", metavar="NAME", help="Only this problem, with all its examples.")
+@signal_option
 @output_option
 def problems(given: str, agent: str | None, signal: str | None, output: str) -> None:
     """Show what went wrong in a job's trials: signals with their steps, and failures that are alike.
@@ -52,19 +66,27 @@ def problems(given: str, agent: str | None, signal: str | None, output: str) -> 
       benchyard job problems my-job -o json
     """
     with connect() as client:
-        job = find_job(client, given, scenarios=False)
         with spinner("reading trajectories"):
-            view = client.jobs.problems(job.id)
-        judged = client.jobs.judgements(job.id) if output == "text" and signal is None else None
+            view = of_job(client, given, client.jobs.problems)
+        is_judged = output == "text" and signal is None and not is_run(view.job_id)
+        judged = client.jobs.judgements(view.job_id) if is_judged else None
     view = selected_problems(view, agent, signal)
     if output != "text":
         show(view, output, "")
-        return
+    else:
+        print_problems(view, is_alone=signal is not None, judged=judged, agent=agent)
+
+
+def print_problems(
+    view: ProblemsView, *, is_alone: bool, judged: JudgementsView | None = None, agent: str | None = None
+) -> None:
+    """Print problems for people; that of a single signal alone, with all its examples."""
     click.echo(_head(view))
     for problem in view.problems:
         click.echo()
-        _print_problem(problem, is_alone=signal is not None)
-    if signal is None:
+        helps = _helps_run(problem.helps) if is_run(view.job_id) else problem.helps
+        _print_problem(problem, helps, is_alone=is_alone)
+    if not is_alone:
         _print_groups(view)
     if judged is not None:
         _print_judged(judged, agent)
@@ -78,7 +100,7 @@ def _head(view: ProblemsView) -> str:
     told = count_text(len(view.problems), "problem")
     return facts(
         {
-            "job": view.job_id,
+            "run" if is_run(view.job_id) else "job": view.job_id,
             "name": view.job_name,
             "trials": f"{view.n_trials} ended, {view.n_with_trajectory} of them with a trajectory",
             "unread": view.n_trials - view.n_read or None,
@@ -87,7 +109,15 @@ def _head(view: ProblemsView) -> str:
     )
 
 
-def _print_problem(problem: Problem, *, is_alone: bool) -> None:
+def _helps_run(helps: str) -> str:
+    """Return what helps in terms of runs: what only a job can do is left out if there is something else."""
+    for of_trial, of_run in _OF_RUNS:
+        helps = helps.replace(of_trial, of_run)
+    parts = helps.split("; ")
+    return "; ".join([part for part in parts if not _ONLY_JOBS.search(part)] or parts)
+
+
+def _print_problem(problem: Problem, helps: str, *, is_alone: bool) -> None:
     unit = "scenario" if problem.subject == "scenario" else "trial"
     new = "new  " if problem.is_new else ""
     count = f"{problem.n_found} of {count_text(problem.n_known, unit)}"
@@ -99,7 +129,7 @@ def _print_problem(problem: Problem, *, is_alone: bool) -> None:
         _detail(", ".join(f"{clean(row.label)} {row.n_found} of {row.n_known}" for row in problem.agents))
     for example in problem.examples if is_alone else problem.examples[:1]:
         _print_example(example)
-    _detail(f"helps: {problem.helps}")
+    _detail(f"helps: {helps}")
 
 
 def _detail(text: str) -> None:
@@ -126,6 +156,9 @@ def _print_example(example: ProblemExample) -> None:
 
 
 def _command(example: ProblemExample) -> str:
+    if example.trial_id.startswith(_RUN_PREFIX):
+        steps = f" --steps {example.steps[0]}-{example.steps[0]}" if example.steps else ""
+        return f"benchyard run show {example.trial_id}{steps}"
     if example.steps:
         return f"benchyard trial steps {example.trial_id} --step {example.steps[0]}"
     return f"benchyard trial show {example.trial_id}"
@@ -139,7 +172,8 @@ def _print_groups(view: ProblemsView) -> None:
         for line in _group_lines(group):
             _detail(line)
         for example in group.examples[:1]:
-            click.echo("\n".join(command_text(f"benchyard trial show {example.trial_id}", "    ")))
+            whole = example.model_copy(update={"steps": []})
+            click.echo("\n".join(command_text(_command(whole), "    ")))
     if view.n_groups > _SHOWN_GROUPS:
         click.echo(f"... and {view.n_groups - _SHOWN_GROUPS} more; -o json shows more")
 

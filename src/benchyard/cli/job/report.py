@@ -8,6 +8,7 @@ import click
 from benchyard.cli.connection import connect
 from benchyard.cli.job.gates import suspect_option
 from benchyard.cli.job.names import of_job
+from benchyard.cli.job.output_files import replace_text
 from benchyard.cli.render import duration, echo_sentence, facts, output_option, print_table, show, when
 from benchyard.cli.table import Narrow, terminal_width
 from benchyard.client.plain_text import clean
@@ -37,16 +38,20 @@ _BAR = 33
 _SHORT_NAME = 24
 
 
-@click.command()
-@click.argument("given", metavar="ID|NAME")
-@click.option(
+md_option = click.option(
     "--md", type=click.Path(path_type=Path), metavar="FILE", help="Write Markdown to a file; - prints it."
 )
-@click.option(
+cluster_option = click.option(
     "--cluster",
     metavar="KEY",
     help="Metadata key of scenarios, such as repo: those with the same value may succeed and fail together.",
 )
+
+
+@click.command()
+@click.argument("given", metavar="ID|NAME")
+@md_option
+@cluster_option
 @suspect_option("What becomes of suspect scores, instead of what the job says")
 @output_option
 def report(
@@ -66,8 +71,13 @@ def report(
     """
     with connect() as client:
         view = of_job(client, given, lambda id: client.jobs.report(id, cluster=cluster, suspect=suspect))
+    show_report(view, md, output)
+
+
+def show_report(view: ReportView, md: Path | None, output: str) -> None:
+    """Print a report, or write it as Markdown."""
     if md is not None and str(md) != "-":
-        md.write_text(markdown(view))
+        replace_text(md, markdown(view))
     if md is not None and str(md) == "-":
         click.echo(markdown(view), nl=False)
     elif output != "text":

@@ -38,6 +38,7 @@ from benchyard.cli.render import (
 )
 from benchyard.cli.table import Narrow
 from benchyard.client.plain_text import clean
+from benchyard.errors import UsageError
 from benchyard.models.job_plans import count_text
 from benchyard.models.jobs import (
     AgentProgress,
@@ -71,6 +72,11 @@ _TOKENS = "tokens"
 @click.command(epilog=exit_statuses(0, 2, 4, BELOW, SUSPECT, UNSCORED, s0="all gates passed"))
 @click.argument("given", metavar="ID|NAME")
 @click.option("-e", "--extended", is_flag=True, help="Also show each scenario.")
+@click.option(
+    "--without-scenarios",
+    is_flag=True,
+    help="Leave the results of single scenarios out, which makes the JSON of a large job small.",
+)
 @fail_under_option()
 @max_unscored_option()
 @suspect_option("What becomes of suspect scores, instead of what the job says")
@@ -78,6 +84,7 @@ _TOKENS = "tokens"
 def summary(
     given: str,
     extended: bool,
+    without_scenarios: bool,
     fail_under: float | None,
     max_unscored: tuple[float, bool],
     suspect: SuspectRule | None,
@@ -96,18 +103,21 @@ def summary(
       benchyard job summary my-job
       benchyard job summary my-job -e
       benchyard job summary my-job -o json
+      benchyard job summary my-job --without-scenarios -o json
       benchyard job summary my-job --suspect zero --fail-under 0.8
     """
     check_gates(fail_under, max_unscored)
+    if without_scenarios and (extended or fail_under is not None or suspect == "fail"):
+        raise UsageError("--without-scenarios goes neither with -e nor with gates, which look at scenarios")
     with connect() as client, _nothing_collected():
-        view = find_job(client, given)
+        view = find_job(client, given, scenarios=not without_scenarios)
         if suspect is not None:
-            view = client.jobs.get(view.id, suspect=suspect)
+            view = client.jobs.get(view.id, suspect=suspect, scenarios=not without_scenarios)
     if output == "text":
         summarize(view, extended=extended)
     else:
         show(view, output, "")
-    if fail_under is not None or suspect is not None:
+    if not without_scenarios and (fail_under is not None or suspect is not None):
         require_good(view, fail_under, suspect, max_unscored)
 
 

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from benchyard.cli.connection import connect, connect_async
 from benchyard.cli.job.summary import conditions_once
+from benchyard.cli.lazy_group import Noun
 from benchyard.cli.options import IntRange, checked_input, confirm, yes_option
 from benchyard.cli.render import (
     age,
@@ -39,6 +40,7 @@ from benchyard.cli.run.report import (
     traces_of,
     trajectory_lines,
 )
+from benchyard.cli.run.trial_notes import label_lines
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.job_files.trial_logs import fetch_logs
@@ -98,15 +100,27 @@ COLUMNS: Mapping[str, Callable[[RunRow], object]] = {
 NARROW = Narrow(shorten=["NAME", "OF"], drop=["DURATION", "KIND", "AGE", "NAME"])
 
 
-@click.group()
+_ELSEWHERE = {
+    "label": "benchyard.cli.run.run_notes:label",
+    "note": "benchyard.cli.run.run_notes:note",
+    "problems": "benchyard.cli.run.run_reports:problems",
+    "report": "benchyard.cli.run.run_reports:report",
+    "table": "benchyard.cli.run.run_reports:table",
+    "tag": "benchyard.cli.run.run_notes:tag",
+}
+
+
+@click.group(cls=Noun, places=_ELSEWHERE)
 def run() -> None:
     """Look at scenario runs and benchmark runs, such as code of your own makes through the SDK.
 
-    Runs that belong to jobs are trials: see `benchyard trial`.
+    Runs that belong to jobs are trials: see `benchyard trial`. A benchmark run is reported like a job with
+    one agent; `job compare`, `job gate` and `baseline set` take its id too.
 
     \b
       benchyard run list
       benchyard run show my-run
+      benchyard run report my-benchmark-run
     """
 
 
@@ -117,6 +131,7 @@ def run() -> None:
 @click.option("--of", "parent", metavar="RUN", help="Only the scenario runs of this benchmark run.")
 @click.option("--state", help="Only those in this state, such as running or completed.")
 @click.option("--search", metavar="TEXT", help="Only those with this in their name.")
+@click.option("--tag", help="Only those with this tag, those of benchmark runs too.")
 @click.option(
     "--all", "show_all", is_flag=True, help="Also those of jobs, and scenario runs of benchmark runs."
 )
@@ -129,6 +144,7 @@ def list_(
     parent: str | None,
     state: str | None,
     search: str | None,
+    tag: str | None,
     show_all: bool,
     limit: int,
     output: str,
@@ -141,15 +157,18 @@ def list_(
       benchyard run list
       benchyard run list --kind benchmark --state running
       benchyard run list --of my-benchmark-run
+      benchyard run list --tag flaky
       benchyard run list --scenario quickstart/fix-a-bug --all -o json
     """
     word = _state(state, kind)
     with connect() as client:
-        filters: dict[str, Any] = {"state": word, "search": search, "own": not show_all}
+        # What belongs to a job has no tags; a scenario run of a benchmark run may have one.
+        own = not show_all and tag is None
+        filters: dict[str, Any] = {"state": word, "search": search, "tag": tag, "own": own}
         found: list[RunRow] = []
         of_scenarios = {"scenario_id": find_scenario(client, scenario).id if scenario else None}
         if parent is not None:
-            of_scenarios["benchmark_run_id"] = _benchmark_run(client, parent).id
+            of_scenarios["benchmark_run_id"] = find_benchmark_run(client, parent).id
             filters["own"] = False
         names = _Names(client)
         if kind != "benchmark" and benchmark is None and word in (None, *RunState):
@@ -183,7 +202,7 @@ def show_(given: str, steps: StepSelection | None, full: bool, output: str) -> N
       benchyard run show my-benchmark-run -o json
     """
     with connect() as client:
-        found = _find_run(client, given)
+        found = find_run(client, given)
         names = _Names(client)
         if isinstance(found, BenchmarkRunView):
             children = list(islice(client.benchmark_runs.list_scenario_runs(found.id), _MOST_CHILDREN))
@@ -229,7 +248,7 @@ def logs(given: str, folder: Path | None) -> None:
       benchyard run logs bmr_4kY... -o logs
     """
     with connect() as client:
-        found = _find_run(client, given)
+        found = find_run(client, given)
         target = folder if folder is not None else Path(f"run-logs-{found.id}")
         if isinstance(found, BenchmarkRunView):
             children = client.benchmark_runs.list_scenario_runs(found.id)
@@ -251,7 +270,7 @@ def cancel(given: Sequence[str], output: str) -> None:
       benchyard run cancel bmr_4kY...
     """
     with connect() as client:
-        meant = [_find_run(client, each) for each in given]
+        meant = [find_run(client, each) for each in given]
         for each in meant:
             if TRIAL_KEY in each.metadata or JOB_KEY in each.metadata:
                 job_id = each.metadata.get(JOB_KEY, "JOB")
@@ -283,7 +302,7 @@ def rename(given: str, name: str, output: str) -> None:
     with checked_input():
         RenameRequest(name=name)
     with connect() as client:
-        meant = _find_run(client, given)
+        meant = find_run(client, given)
         runs = client.benchmark_runs if isinstance(meant, BenchmarkRunView) else client.scenarios.runs
         view = runs.rename(meant.id, name)
     show(view, output, f"{view.id}  {clean(view.name or '')}")
@@ -301,7 +320,7 @@ def delete(given: Sequence[str], yes: bool, output: str) -> None:
       benchyard run delete bmr_4kY... --yes
     """
     with connect() as client:
-        meant = [_find_run(client, each) for each in given]
+        meant = [find_run(client, each) for each in given]
         for each in meant:
             if JOB_KEY in each.metadata:
                 job_id = clean(each.metadata[JOB_KEY])
@@ -346,7 +365,7 @@ class _Names:
         return self._known[id]
 
 
-def _find_run(client: Client, given: str) -> ScenarioRunView | BenchmarkRunView:
+def find_run(client: Client, given: str) -> ScenarioRunView | BenchmarkRunView:
     """Return the run of that id; else the newest of that name."""
     for look_up in (client.scenarios.runs.retrieve, client.benchmark_runs.retrieve):
         try:
@@ -365,7 +384,8 @@ def _find_run(client: Client, given: str) -> ScenarioRunView | BenchmarkRunView:
     return client.scenarios.runs.retrieve(newest.id)
 
 
-def _benchmark_run(client: Client, given: str) -> BenchmarkRunView:
+def find_benchmark_run(client: Client, given: str) -> BenchmarkRunView:
+    """Return the benchmark run of that id; else the newest of that name."""
     try:
         return client.benchmark_runs.retrieve(given)
     except NotFound:
@@ -461,6 +481,9 @@ def _scenario_lines(
             "final state": _final_state(view),
             "files": ", ".join(trace.name for trace in view.traces),
             "metadata": pairs(view.metadata),
+            "tags": " ".join(clean(each) for each in view.tags),
+            "note": clean(view.note) if view.note else None,
+            "labels": "; ".join(label_lines(view)),
         }
     ).splitlines()
     if not full and not wanted.is_excerpt:
@@ -498,6 +521,8 @@ def _benchmark_lines(
             "started": when(view.start_time_ms),
             "took": duration(view.duration_ms),
             "metadata": pairs(view.metadata),
+            "tags": " ".join(clean(each) for each in view.tags),
+            "note": clean(view.note) if view.note else None,
         }
     ).splitlines()
     if children:
@@ -510,7 +535,9 @@ def _benchmark_lines(
     yield f"  benchyard run logs {view.id}"
     if job_id:
         yield f"  benchyard job summary {clean(job_id)} -e"
-    elif view.state == "running":
+    else:
+        yield f"  benchyard run report {view.id}"
+    if not job_id and view.state == "running":
         yield f"  benchyard run cancel {view.id}"
     if children:
         worst = min(children, key=_child_score)

@@ -9,6 +9,7 @@ from benchyard.cli.options import checked_input
 from benchyard.cli.render import output_option, show
 from benchyard.client.plain_text import clean
 from benchyard.errors import UsageError
+from benchyard.models.runs import BenchmarkRunView, ScenarioRunView
 from benchyard.models.trials import TrialView
 
 
@@ -28,7 +29,7 @@ def tag(given: str, tags: Sequence[str], remove: bool, output: str) -> None:
         view = client.trials.annotate(
             given, add_tags=() if remove else tags, remove_tags=tags if remove else ()
         )
-    show(view, output, f"{view.id}  {' '.join(map(clean, view.tags)) or 'no tags'}")
+    show(view, output, tags_text(view))
 
 
 @click.command()
@@ -44,7 +45,7 @@ def note(given: str, text: str, output: str) -> None:
     """
     with connect() as client, checked_input():
         view = client.trials.annotate(given, note=text)
-    show(view, output, f"{view.id}  {clean(view.note) if view.note else 'no note'}")
+    show(view, output, note_text(view))
 
 
 @click.command()
@@ -62,15 +63,36 @@ def label(given: str, verdict: str, comment: str | None, output: str) -> None:
       benchyard trial label trl_4kY... reward-hack=no --comment "wrote real code"
       benchyard trial label trl_4kY... correct=
     """
-    name, sign, value = verdict.partition("=")
-    if not sign:
-        raise UsageError(f"{verdict[:100]!r} is no verdict; write NAME=VALUE, such as correct=yes")
+    name, value = verdict_of(verdict)
     with connect() as client, checked_input():
-        view = client.trials.label(given, name, value or None, comment)
-    show(view, output, "\n".join([f"{view.id}  {len(view.labels)} labels", *label_lines(view)]))
+        view = client.trials.label(given, name, value, comment)
+    show(view, output, labels_text(view))
 
 
-def label_lines(trial: TrialView) -> list[str]:
+def verdict_of(text: str) -> tuple[str, str | None]:
+    """Return the name and the value of a verdict, None to take it back; raises UsageError for other texts."""
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise UsageError(f"{text[:100]!r} is no verdict; write NAME=VALUE, such as correct=yes")
+    return name, value or None
+
+
+def tags_text(view: TrialView | ScenarioRunView | BenchmarkRunView) -> str:
+    """Return the tags as a line."""
+    return f"{view.id}  {' '.join(map(clean, view.tags)) or 'no tags'}"
+
+
+def note_text(view: TrialView | ScenarioRunView | BenchmarkRunView) -> str:
+    """Return the note."""
+    return f"{view.id}  {clean(view.note) if view.note else 'no note'}"
+
+
+def labels_text(view: TrialView | ScenarioRunView) -> str:
+    """Return the verdicts of people below their number."""
+    return "\n".join([f"{view.id}  {len(view.labels)} labels", *label_lines(view)])
+
+
+def label_lines(trial: TrialView | ScenarioRunView) -> list[str]:
     """Return the verdicts of people, a line each."""
     return [
         f"{each.name}={clean(each.value)} by {clean(each.key_name)}"

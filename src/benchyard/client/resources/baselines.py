@@ -26,7 +26,10 @@ class Baselines(VerbGroup[S]):
 
     @call
     def set(self, name: str, job_id: str, agent: str | None = None) -> Steps[list[BaselineView]]:
-        """Keep an ended job's agents, or one of them, under a name, in place of what had it."""
+        """Keep an ended job's agents, or one of them, under a name, in place of what had it.
+
+        The id may also be that of a benchmark run of the SDK.
+        """
         body = BaselineRequest(name=name, job_id=job_id, agent=agent)
         return (yield from fetch(Request("POST", _PATH, json=body), BaselineListView)).baselines
 

@@ -325,8 +325,9 @@ class Jobs(JudgeVerbs[S]):
     ) -> Steps[ComparisonView]:
         """Compare agent b with agent a on the scenarios that both have scored.
 
-        Each is the id of a job, or ID:AGENT with the index or label of one of its agents; one of the two may
-        be the name of a baseline of the other's benchmark and agent. `cluster` is a key of the scenarios'
+        Each is the id of a job, or ID:AGENT with the index or label of one of its agents, or the id of a
+        benchmark run of the SDK; one of the two may be the name of a baseline of the other's benchmark and
+        agent. `cluster` is a key of the scenarios'
         metadata, such as `repo`: scenarios of one value may succeed and fail together.
         """
         query = {"a": a, "b": b, "cluster": cluster, "suspect": suspect}
@@ -347,8 +348,8 @@ class Jobs(JudgeVerbs[S]):
     ) -> Steps[GateView]:
         """Say whether agent b is worse than agent a by more than a margin: pass, fail or inconclusive.
 
-        More unscored attempts than `max_unscored`, such as 3 or 5%, count by what they could change. With
-        `tell`, webhooks are told of the verdict.
+        Each is what `compare` takes. More unscored attempts than `max_unscored`, such as 3 or 5%, count by
+        what they could change. With `tell`, webhooks are told of the verdict.
         """
         query: dict[str, str | None] = {"a": a, "b": b, "margin": str(margin), "max_unscored": max_unscored}
         query |= {"cluster": cluster, "suspect": suspect}
@@ -361,18 +362,11 @@ class Jobs(JudgeVerbs[S]):
 
         Trajectories are read once. Of a large job that takes several requests, which this waits for.
         """
-        request = Request("GET", at(_PATH + "/{}/problems", id), timeout=TRANSFER_TIMEOUT)
-        view = yield from fetch(request, ProblemsView)
-        for _ in range(_MOST_READINGS):
-            if view.is_complete:
-                break
-            yield from pause(_READING_PAUSE)
-            view = yield from fetch(request, ProblemsView)
-        return view
+        return (yield from problems_at(at(_PATH + "/{}/problems", id)))
 
     @call
     def problems_of(self, benchmark: str, limit: int = 10) -> Steps[BenchmarkProblemsView]:
-        """Show the prevalence of problems over the last jobs of a benchmark, by its id or name."""
+        """Show the prevalence of problems over the last jobs and runs of a benchmark, by its id or name."""
         query: dict[str, str | int] = {"benchmark": benchmark, "limit": limit}
         request = Request("GET", "/v1/problems", query, timeout=TRANSFER_TIMEOUT)
         return (yield from fetch(request, BenchmarkProblemsView))
@@ -424,6 +418,18 @@ class Jobs(JudgeVerbs[S]):
                 ArtifactListView,
             )
         )
+
+
+def problems_at(path: str) -> Steps[ProblemsView]:
+    """Request problems until all trials are read, which may take several requests."""
+    request = Request("GET", path, timeout=TRANSFER_TIMEOUT)
+    view = yield from fetch(request, ProblemsView)
+    for _ in range(_MOST_READINGS):
+        if view.is_complete:
+            break
+        yield from pause(_READING_PAUSE)
+        view = yield from fetch(request, ProblemsView)
+    return view
 
 
 def _post(

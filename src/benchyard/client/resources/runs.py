@@ -1,7 +1,7 @@
 """Scenario runs and benchmark runs: start, look up, score, complete, cancel; their logs and traces."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
@@ -19,13 +19,18 @@ from benchyard.client.request_fields import (
 )
 from benchyard.client.resources.devboxes import Devboxes
 from benchyard.client.resources.files import download
+from benchyard.client.resources.jobs import problems_at
 from benchyard.client.resources.objects import Objects
 from benchyard.client.resources.work import WorkVerbs
+from benchyard.client.trial_frames import FrameKind, frame_of
 from benchyard.errors import Conflict
 from benchyard.models.base import RenameRequest
 from benchyard.models.model_access import RunGatewayView
 from benchyard.models.objects import ObjectRequest
 from benchyard.models.removals import RemovalView
+from benchyard.models.reports.job_report import TableView
+from benchyard.models.reports.problems import ProblemsView
+from benchyard.models.results.annotations import AnnotationRequest, LabelRequest
 from benchyard.models.runs import (
     BenchmarkRunView,
     RunExecutionListView,
@@ -54,7 +59,10 @@ class ScenarioRuns(WorkVerbs[S]):
 
     @listing
     def list(self, **query: Unpack[RunPageFields]) -> ListingSpec[ScenarioRunView]:
-        """List runs, newest first; all, or those of a scenario, a benchmark run or a state."""
+        """List runs, newest first; all, or those of a scenario, a benchmark run, a state or a tag.
+
+        Trials of jobs have runs too; `client.trials` lists them as trials.
+        """
         return ListingSpec(_PATH, "runs", ScenarioRunView, query)
 
     @call
@@ -125,6 +133,31 @@ class ScenarioRuns(WorkVerbs[S]):
         """Rename a run that belongs to no job."""
         request = Request("POST", at(_PATH + "/{}/rename", id), json=RenameRequest(name=name))
         return (yield from fetch(request, ScenarioRunView))
+
+    @call
+    def annotate(
+        self,
+        id: str,
+        *,
+        add_tags: Sequence[str] = (),
+        remove_tags: Sequence[str] = (),
+        note: str | None = None,
+    ) -> Steps[ScenarioRunView]:
+        """Add or remove tags of a run that belongs to no job, or write a note; an empty note removes it."""
+        body = AnnotationRequest(add_tags=[*add_tags], remove_tags=[*remove_tags], note=note)
+        request = Request("POST", at(_PATH + "/{}/annotate", id), json=body)
+        return (yield from fetch(request, ScenarioRunView))
+
+    @call
+    def label(
+        self, id: str, name: str, value: str | None, comment: str | None = None
+    ) -> Steps[ScenarioRunView]:
+        """Give your verdict on a run, in place of an earlier one of that name; None takes it back.
+
+        Raises Conflict for a run of a job, whose trial has the verdicts.
+        """
+        body = LabelRequest(name=name, value=value, comment=comment)
+        return (yield from fetch(Request("POST", at(_PATH + "/{}/label", id), json=body), ScenarioRunView))
 
     @call
     def delete(self, id: str) -> Steps[RemovalView]:
@@ -221,9 +254,34 @@ class BenchmarkRuns(VerbGroup[S]):
         path = at(_BENCHMARK_RUNS_PATH + "/{}/report", id)
         return (yield from fetch(Request("GET", path, {"cluster": cluster}), JobReport))
 
+    @call
+    def problems(self, id: str) -> Steps[ProblemsView]:
+        """Find the problems of a benchmark run's ended scenario runs, as `client.jobs.problems` of trials.
+
+        New are those that the benchmark run before it did not have.
+        """
+        return (yield from problems_at(at(_BENCHMARK_RUNS_PATH + "/{}/problems", id)))
+
+    @call
+    def table(self, id: str, columns: Sequence[str] | None = None) -> Steps[TableView]:
+        """Return its scenario runs as columns, as `client.jobs.table` does trials."""
+        query = {"columns": None if columns is None else ",".join(columns)}
+        path = at(_BENCHMARK_RUNS_PATH + "/{}/table", id)
+        return (yield from fetch(Request("GET", path, query), TableView))
+
+    @call
+    def frame(
+        self, id: str, kind: FrameKind | None = None, columns: Sequence[str] | None = None
+    ) -> Steps[Any]:
+        """Return its scenario runs as a data frame of pandas or polars, whichever is installed.
+
+        Raises UsageError where it is not.
+        """
+        return frame_of((yield from self.table.steps(id, columns)), kind)
+
     @listing
     def list(self, **query: Unpack[BenchmarkRunPageFields]) -> ListingSpec[BenchmarkRunView]:
-        """List benchmark runs, newest first; all, or those of a benchmark or a state."""
+        """List benchmark runs, newest first; all, or those of a benchmark, a state or a tag."""
         return ListingSpec(_BENCHMARK_RUNS_PATH, "runs", BenchmarkRunView, query)
 
     @listing
@@ -251,6 +309,20 @@ class BenchmarkRuns(VerbGroup[S]):
                 Request("POST", at(_BENCHMARK_RUNS_PATH + "/{}/rename", id), json=body), BenchmarkRunView
             )
         )
+
+    @call
+    def annotate(
+        self,
+        id: str,
+        *,
+        add_tags: Sequence[str] = (),
+        remove_tags: Sequence[str] = (),
+        note: str | None = None,
+    ) -> Steps[BenchmarkRunView]:
+        """Add or remove tags of a run that belongs to no job, or write a note; an empty note removes it."""
+        body = AnnotationRequest(add_tags=[*add_tags], remove_tags=[*remove_tags], note=note)
+        request = Request("POST", at(_BENCHMARK_RUNS_PATH + "/{}/annotate", id), json=body)
+        return (yield from fetch(request, BenchmarkRunView))
 
     @call
     def delete(self, id: str) -> Steps[RemovalView]:

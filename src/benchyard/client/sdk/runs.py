@@ -26,6 +26,8 @@ class ScenarioRun(NounObject[S]):
     rescore = bound(ScenarioRuns.rescore_and_await)
     complete = bound(ScenarioRuns.complete)
     cancel = bound(ScenarioRuns.cancel)
+    annotate = bound(ScenarioRuns.annotate)
+    label = bound(ScenarioRuns.label)
     open_gateway = bound(ScenarioRuns.open_gateway)
     upload_trace = bound(ScenarioRuns.upload_trace)
     files = bound(ScenarioRuns.files)
@@ -59,6 +61,11 @@ class BenchmarkRun(NounObject[S]):
     get_info = bound(BenchmarkRuns.retrieve)
     complete = bound(BenchmarkRuns.complete)
     cancel = bound(BenchmarkRuns.cancel)
+    report = bound(BenchmarkRuns.report)
+    problems = bound(BenchmarkRuns.problems)
+    table = bound(BenchmarkRuns.table)
+    frame = bound(BenchmarkRuns.frame)
+    annotate = bound(BenchmarkRuns.annotate)
 
     @call
     def list_scenario_runs(self, **query: Unpack[StatePageFields]) -> Steps[list[ScenarioRun[S]]]:

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchyard.engine.jobs.service import Jobs
+from benchyard.engine.reported_jobs import ReportedJobs
 from benchyard.engine.runs.model_access import CALLS_NAME
 from benchyard.engine.trajectories.traces import Traces
 from benchyard.errors import BenchyardError
-from benchyard.models.pages import Query
 from benchyard.models.runs import ScenarioRun, Trace
 from benchyard.models.trials import Trial
 from benchyard.store.collection import Collection
@@ -40,7 +39,7 @@ class EvidenceBatch:
 class TrialEvidence:
     """Reads the stored facts of trials, and stores the findings made of them."""
 
-    def __init__(self, data: Path, jobs: Jobs, runs: Collection[ScenarioRun], traces: Traces) -> None:
+    def __init__(self, data: Path, jobs: ReportedJobs, runs: Collection[ScenarioRun], traces: Traces) -> None:
         self._data = data
         self._jobs = jobs
         self._runs = runs
@@ -49,9 +48,8 @@ class TrialEvidence:
     async def write(self, job_id: str, wanted: Sequence[tuple[str, str | None]], batch: EvidenceBatch) -> int:
         """Add trials, by their ids and those of their runs, until the batch is full; return their number."""
         part = wanted[:BATCH_TRIALS]
-        where = {"parent": job_id, "id": [id for id, _ in part]}
-        page = await self._jobs.page(job_id, Query(where=where, limit=len(part), include_total_count=False))
-        trials = {item.id: item for item in page.items}
+        ids = [id for id, _ in part]
+        trials = {trial.id: trial for trial in await self._jobs.trials_of(job_id, ids)}
         run_ids = [run_id for _, run_id in part if run_id]
         runs = {run.id: run for run in await self._runs.all({"id": run_ids})} if run_ids else {}
         for place, (id, run_id) in enumerate(part):
@@ -64,7 +62,7 @@ class TrialEvidence:
     async def append(self, job_id: str, lines: bytes) -> None:
         """Keep findings of a job, a line of JSON each."""
         await asyncio.to_thread(_append, self._data, job_id, lines)
-        if await self._jobs.records.find(job_id) is None:
+        if not await self._jobs.exists(job_id):
             # It was deleted meanwhile.
             await asyncio.to_thread(forget_findings, self._data, job_id)
 

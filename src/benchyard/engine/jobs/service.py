@@ -56,8 +56,8 @@ from benchyard.models.results.annotations import AnnotationRequest
 from benchyard.models.runs import BenchmarkRun
 from benchyard.models.scenarios import Scenario
 from benchyard.models.trials import Trial, TrialState
+from benchyard.store.body_values import BodyPath
 from benchyard.store.collection import MOST_NAME_BYTES
-from benchyard.store.json_columns import BodyPath
 
 JOB_PREFIX = "bmj_"
 _KEEP_ALIVE_SECONDS = 15.0

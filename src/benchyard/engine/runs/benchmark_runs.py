@@ -1,8 +1,10 @@
 """Benchmark runs for the API: the scenario runs of one agent over one benchmark."""
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
+from weakref import WeakValueDictionary
 
 from benchyard.engine.background import benchmark_run_key, retry_store
 from benchyard.engine.clock import now_ms
@@ -23,8 +25,8 @@ from benchyard.models.runs import (
     RunState,
     ScenarioRun,
 )
+from benchyard.store.body_values import BodyPath
 from benchyard.store.collection import Collection
-from benchyard.store.json_columns import BodyPath
 
 BENCHMARK_RUN_PREFIX = "bmr_"
 _AT_ONCE = 50
@@ -44,6 +46,7 @@ class BenchmarkRuns:
         self._tools = tools
         self._benchmarks = benchmarks
         self._runs = runs
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def open(self) -> None:
         """Resume the interrupted ends of benchmark runs."""
@@ -93,6 +96,25 @@ class BenchmarkRuns:
     async def write_rows(self, id: str, paths: Sequence[BodyPath], descriptor: int) -> None:
         """Append some values of all its scenario runs to a file as JSON."""
         await self._runs.records.write_rows({"parent": id}, paths, descriptor)
+
+    async def write_bodies(self, id: str, descriptor: int) -> None:
+        """Append all its scenario runs to a file as they are stored, newest first, a line of JSON each."""
+        await self._runs.records.write_bodies({"parent": id}, descriptor)
+
+    async def scenario_runs_of(self, id: str, wanted: Sequence[str]) -> list[ScenarioRun]:
+        """Return some of its scenario runs by their ids."""
+        return await self._runs.records.all({"parent": id, "id": wanted}) if wanted else []
+
+    @contextlib.asynccontextmanager
+    async def at_rest(self, id: str) -> AsyncIterator[BenchmarkRun]:
+        """Hold an ended run so that no other request deletes it within this context; raises Conflict."""
+        async with self._locks.setdefault(id, asyncio.Lock()):
+            run = await self.records.get(id)
+            if run.state == "running" or run.is_closing:
+                raise Conflict(
+                    f"benchmark run {id} is running; complete it, or end it: `benchyard run cancel {id}`"
+                )
+            yield run
 
     async def scenario_runs(self, id: str, query: Query) -> Page[ScenarioRun]:
         """Return a page of its scenario runs, newest first."""

@@ -8,16 +8,22 @@ from pydantic_core import PydanticCustomError
 from benchyard.models.base import Columns, Model, Record, ShortText
 
 _JOB_PREFIX = "bmj_"
+_RUN_PREFIX = "bmr_"
+
+
+def is_run(text: str) -> bool:
+    """Tell whether a side of a comparison is a benchmark run, by its id."""
+    return text.startswith(_RUN_PREFIX)
 
 
 def is_job(text: str) -> bool:
-    """Tell whether a side of a comparison is a job, by its id, rather than a baseline."""
-    return text.startswith(_JOB_PREFIX)
+    """Tell whether a side of a comparison is a job or a benchmark run, by its id, rather than a baseline."""
+    return text.startswith(_JOB_PREFIX) or is_run(text)
 
 
 def _like_no_job(name: str) -> str:
     if is_job(name):
-        raise PydanticCustomError("like_a_job", "must not begin as the ids of jobs do")
+        raise PydanticCustomError("like_a_job", "must not begin as the ids of jobs and benchmark runs do")
     return name
 
 
@@ -26,14 +32,15 @@ BaselineName = Annotated[
     StringConstraints(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$"),
     AfterValidator(_like_no_job),
 ]
-"""Letters, digits, and `.`, `_`, `/`, `-` after the first; never like the id of a job."""
+"""Letters, digits, and `.`, `_`, `/`, `-` after the first; never like the id of a job or a benchmark run."""
 
 
 class BaselineRequest(Model):
-    """A job to keep as a baseline: all its agents, or one."""
+    """A job, or a benchmark run of the SDK, to keep as a baseline: all its agents, or one."""
 
     name: BaselineName
     job_id: str
+    """The id of either."""
     agent: ShortText | None = None
     """Index or label of one agent; all by default."""
 

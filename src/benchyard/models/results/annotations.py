@@ -1,4 +1,4 @@
-"""Tags and notes of jobs and trials, and verdicts of people on trials."""
+"""Tags and notes of jobs, trials and runs, and verdicts of people on trials and scenario runs."""
 
 import re
 from typing import Annotated
@@ -45,7 +45,7 @@ class AnnotationRequest(Model):
 
 
 class LabelRequest(Model):
-    """The caller's verdict on a trial; a second one under the same name replaces the first."""
+    """The caller's verdict on a trial or a scenario run; a second one of the same name replaces the first."""
 
     name: LabelName
     """The question, such as `correct` or `reward-hack`."""
@@ -55,7 +55,7 @@ class LabelRequest(Model):
 
 
 class PersonLabel(Model):
-    """The verdict of a person on a trial, to compare judges with."""
+    """The verdict of a person on a trial or a scenario run, to compare judges with."""
 
     name: str
     value: str
@@ -68,9 +68,10 @@ class PersonLabel(Model):
 
 
 class TrialAnnotation(Record):
-    """Tags, note and labels of a trial; apart from the trial itself, which only its job writes."""
+    """Tags, note and labels of a trial, which only its job writes, or of a run of the SDK."""
 
     job_id: str
+    """The trial's job, or the run's benchmark run, or the run itself: it is deleted with that."""
     tags: list[str] = Field(default_factory=list)
     note: str | None = None
     labels: list[PersonLabel] = Field(default_factory=list)
