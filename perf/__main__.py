@@ -15,6 +15,7 @@ from perf import (
     jobs,
     many,
     output,
+    regressions,
     reports,
     restart,
     scoring,
@@ -39,6 +40,7 @@ _SECTIONS: dict[str, Callable[[Path, Options], list[str]]] = {
     "gateway": gateway.measure,
     "agents": agents.measure,
     "versions": versions.measure,
+    "regressions": regressions.measure,
     "soak": soak.measure,
 }
 _UNASKED = ("compare", "many", "restart", "output")

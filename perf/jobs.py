@@ -64,6 +64,12 @@ def _floor(folder: Path, large: int) -> list[str]:
     ]
 
 
+def processor_ms_per_trial(server: RunningServer, trials: int) -> float:
+    """Processor milliseconds of a server's own process for each trial of a job without real devboxes."""
+    with _client(server) as client:
+        return _job(client, server, _spec([_scenario(client)], "nop", trials)).cpu_ms
+
+
 def _real(folder: Path, trials: int) -> list[str]:
     with RunningServer(folder, ["--driver", "native"]) as server, _client(server) as client:
         attempts = max(1, trials // _QUICKSTART)

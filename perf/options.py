@@ -22,4 +22,4 @@ class Options:
     minutes: float = 60.0
     """Of `soak`."""
     before: str = ""
-    """Another checkout with an environment of its own in `.venv`, for `versions`; none if empty."""
+    """Another checkout with an environment of its own in `.venv`, for `versions` and `regressions`."""

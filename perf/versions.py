@@ -47,6 +47,7 @@ _REST_SECONDS = 0.3
 """Until what a job left behind has been removed, which is counted to its processor time."""
 _BLOCK = 20
 """Commands of one version before the turn of the next."""
+_DRIVER = ["--driver", "native"]
 _NOW = "now"
 _BEFORE = "before"
 _AGAIN = "before, once more"
@@ -55,10 +56,10 @@ _AGAIN = "before, once more"
 
 def measure(folder: Path, options: Options) -> list[str]:
     """Run trials and commands in turns by each version."""
-    contenders: dict[str, RunningServer] = {_NOW: RunningServer(folder / "now", ["--driver", "native"])}
+    contenders: dict[str, RunningServer] = {_NOW: RunningServer(folder / "now", _DRIVER)}
     if options.before:
-        contenders[_BEFORE] = _Other(folder / "before", Path(options.before))
-        contenders[_AGAIN] = _Other(folder / "again", Path(options.before))
+        contenders[_BEFORE] = OtherCheckout(folder / "before", Path(options.before), _DRIVER)
+        contenders[_AGAIN] = OtherCheckout(folder / "again", Path(options.before), _DRIVER)
     accounts = {name: Account(server.data.name) for name, server in contenders.items()}
     with contextlib.ExitStack() as stack:
         for name, server in contenders.items():
@@ -73,15 +74,15 @@ def measure(folder: Path, options: Options) -> list[str]:
         load.append(os.getloadavg()[0])
     notes = [f"{options.rounds} rounds, in turns; the load was {min(load):.1f} to {max(load):.1f} meanwhile."]
     if options.before:
-        notes.append(f"Before: commit {_commit(Path(options.before))}.")
+        notes.append(f"Before: commit {commit_of(Path(options.before))}.")
     return [heading(*notes), "", *_left_report(scored), "", *_speed_report(speeds, commands)]
 
 
-class _Other(RunningServer):
+class OtherCheckout(RunningServer):
     """A server of another checkout, by the Python of its own environment."""
 
-    def __init__(self, data: Path, checkout: Path) -> None:
-        super().__init__(data, ["--driver", "native"])
+    def __init__(self, data: Path, checkout: Path, options: list[str]) -> None:
+        super().__init__(data, options)
         self._checkout = checkout
         self._start = self._execute
 
@@ -96,7 +97,8 @@ class _Other(RunningServer):
         )
 
 
-def _commit(checkout: Path) -> str:
+def commit_of(checkout: Path) -> str:
+    """Return the short name of the commit that a checkout is at."""
     command = ["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 

@@ -225,7 +225,60 @@ def test_rescore_shows_old_beside_new(benchyard: CommandLine, job: BenchmarkJobV
     told = json.loads(benchyard.ok("job", "rescore", job.id, "-o", "json"))
     scores = {(each["agent"], each["old_score"], each["score"]) for each in told["rescored"]}
     assert scores == {("oracle", 1.0, 1.0), ("nop", 0.0, 0.0)}
-    assert {"agent": "oracle", "old_mean": 1.0, "mean": 1.0} in told["means"]
+    assert {"agent": "oracle", "old_mean": 1.0, "mean": 1.0, "n_suspect": 0} in told["means"]
+
+
+ENDS_THE_RUNNER = "printf 'import os\\nos._exit(0)\\n' > ~/work.py"
+RUNS_TESTS = """cat > ~/test_work.py <<'END'
+import unittest
+import work
+
+class TestWork(unittest.TestCase):
+    def test_done(self) -> None:
+        self.assertEqual(work.done, True)
+END
+cd ~ && python3 -m unittest test_work"""
+
+
+def test_suspect_scores_are_marked_in_lists_of_runs_and_when_scored_again(
+    benchyard: CommandLine, client: Client
+) -> None:
+    mark = secrets.token_hex(4)
+    scorer = {"type": "command_scorer", "command": RUNS_TESTS}
+    scenario = client.scenarios.create(
+        name=f"suspect-{mark}",
+        input_context={"problem_statement": "Do it."},
+        scoring_contract={"scoring_function_parameters": [{"name": "unit", "weight": 1, "scorer": scorer}]},
+    )
+    benchmark = client.benchmarks.create(name=f"of-suspect-{mark}", scenario_ids=[scenario.id])
+    over = client.benchmarks.start_run(benchmark_id=benchmark.id, run_name=f"over-{mark}")
+    run = client.scenarios.start_run_and_await_env_ready(scenario_id=scenario.id, benchmark_run_id=over.id)
+    client.executions.run(run.devbox_id, ENDS_THE_RUNNER)
+    client.scenarios.runs.score_and_await(run.id)
+    client.benchmark_runs.complete(over.id)
+    listed = benchyard.ok("run", "list", "--of", over.id)
+    assert "1.000 suspect" in listed
+    (row,) = json.loads(benchyard.ok("run", "list", "--of", over.id, "-o", "json"))
+    assert (row["n_suspect"], "no closing line of unittest" in row["suspicions"][0]) == (1, True)
+    assert client.benchmark_runs.retrieve(over.id).n_suspect == 1
+    assert "1.000 suspect" in benchyard.ok("run", "list", "--kind", "benchmark", "--search", f"over-{mark}")
+    made = client.jobs.create(
+        {
+            "name": f"forged-{mark}",
+            "spec": {
+                "type": "scenarios",
+                "scenario_ids": [scenario.id],
+                "agent_configs": [{"name": "command", "kwargs": {"run": ENDS_THE_RUNNER}}],
+            },
+        }
+    )
+    job = client.jobs.wait(made.id, PATIENCE_SECONDS)
+    benchyard.ok("job", "rescore", job.id)
+    said = benchyard.ok("job", "rescore", job.id)
+    assert "1.000 suspect" in said
+    assert "1.000 (1 suspect)" in said
+    (run_of_job,) = client.jobs.get(job.id).benchmark_outcomes
+    assert client.benchmark_runs.retrieve(str(run_of_job.benchmark_run_id)).n_suspect == 1
 
 
 def test_the_machines_load_is_told_once() -> None:

@@ -121,13 +121,62 @@ def test_a_reward_without_a_report_is_none_and_the_official_one_is_suspect() -> 
         ("pytest --ctrf /logs/verifier/ctrf.json /tests/test_outputs.py -rA", "/logs/verifier/ctrf.json"),
         ("cd /app && uvx pytest --junitxml='/logs/r.xml' tests", "/logs/r.xml"),
         ("pytest --junit-xml=out.xml", "out.xml"),
-        ("cd sub && pytest --junit-xml=out.xml", None),
+        ("cd sub && pytest --junit-xml=out.xml", "sub/out.xml"),
+        ("cd /srv/work\npytest --junit-xml=out.xml", "/srv/work/out.xml"),
+        ("cd a && cd b && pytest --junit-xml=out.xml", None),
+        ("if true; then\n  cd a\nfi\npytest --junit-xml=out.xml", None),
+        ("pytest --junit-xml=out.xml\ncd /elsewhere", None),
         ('pytest --ctrf "$LOGS/ctrf.json"', None),
+        ('LOGS=/logs\npytest --ctrf "$LOGS/ctrf.json"', "/logs/ctrf.json"),
+        ('export LOGS="/logs"\npytest --ctrf=${LOGS}/ctrf.json', "/logs/ctrf.json"),
+        ('LOGS=/a\n[ -d /b ] && LOGS=/b\npytest --ctrf "$LOGS/ctrf.json"', None),
+        ('pytest --ctrf "${LOGS:-/logs}/ctrf.json"', None),
+        ('pytest --ctrf "$GIVEN/ctrf.json"', "/given/ctrf.json"),
         ("pytest -q", None),
     ],
 )
 def test_a_script_names_the_report_it_has_made(script: str, place: str | None) -> None:
-    assert reports.place_of(script) == place
+    assert reports.place_of(script, {"GIVEN": "/given"}) == place
+
+
+@pytest.mark.parametrize(
+    ("script", "output"),
+    [
+        ("python -m pytest -q tests", "...\n3 passed in 0.12s\n"),
+        ("pytest tests || echo wrong", "\x1b[32m==== \x1b[1m3 passed\x1b[0m, 1 warning in 0.12s ====\x1b[0m"),
+        ("python -m unittest", "..\nRan 2 tests in 0.001s\n\nOK\n"),
+        ("go test ./...", "ok  \texample.com/work\t0.004s\n"),
+        ("npx jest", "Tests:       3 passed, 3 total\n"),
+        ("pytest tests > /tmp/log", ""),
+        ("pytest tests | tail -1", ""),
+        ("pytest -qq tests", ""),
+        ("pip install pytest", ""),
+        ("# pytest would be too slow", ""),
+        ("./check.sh", ""),
+    ],
+)
+def test_a_runner_that_ended_as_it_should_is_not_suspect(script: str, output: str) -> None:
+    passed = Verdict(1.0, output)
+    assert reports.check_closing_line(script, passed) is passed
+
+
+@pytest.mark.parametrize(
+    ("script", "runner"),
+    [
+        ("set -e\npython -m pytest -q tests", "pytest"),
+        ("pip install -q x && true\npytest tests 2>&1", "pytest"),
+        ('pytest --ctrf "$UNKNOWN/ctrf.json" \\\n  tests', "pytest"),
+        ("python -m unittest", "unittest"),
+        ("cargo test", "cargo test"),
+    ],
+)
+def test_a_runner_that_was_ended_before_its_closing_line_is_suspect(script: str, runner: str) -> None:
+    found = reports.check_closing_line(script, Verdict(1.0, "collecting\n"))
+    assert found.score == 1.0
+    assert found.suspect is not None
+    assert runner in found.suspect
+    failed = Verdict(0.0, "collecting\n")
+    assert reports.check_closing_line(script, failed) is failed
 
 
 def ctrf(passed: int, failed: int, *statuses: str) -> str:

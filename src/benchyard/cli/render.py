@@ -205,6 +205,11 @@ def score_text(score: float | None) -> str:
     return "-" if score is None else f"{score:.3f}"
 
 
+def marked_score(score: float | None, *, is_suspect: bool) -> str:
+    """Return a score for people, marked if it may not be earned."""
+    return f"{score_text(score)} suspect" if is_suspect else score_text(score)
+
+
 def pairs(values: Mapping[str, str]) -> str:
     """Return a mapping as `a=1, b=2`."""
     return ", ".join(f"{name}={value}" for name, value in values.items())

@@ -228,6 +228,11 @@ class ContractResult(Model):
     """Reasons why a score above 0 may not be earned, one line each, the most serious first."""
 
     @property
+    def is_suspect(self) -> bool:
+        """Tell whether the score may not be earned."""
+        return bool(self.suspicions) and self.score > 0
+
+    @property
     def answer_failure(self) -> str | None:
         """Return how the answer made a scorer fail, which counts 0 for it; None if it did not."""
         wrong = (result for result in self.scoring_function_results if result.cause == "answer")
@@ -480,6 +485,8 @@ class BenchmarkRun(Record):
     profile: RunProfile = Field(default_factory=RunProfile)
     end_time_ms: int | None = None
     score: float | None = None
+    n_suspect: int = 0
+    """Its scenario runs whose score may not be earned."""
     is_closing: bool = False
     """Whether it has ended while its scenario runs are still being ended."""
 
@@ -501,6 +508,7 @@ class BenchmarkRun(Record):
             start_time_ms=self.create_time_ms,
             duration_ms=None if self.end_time_ms is None else self.end_time_ms - self.create_time_ms,
             score=self.score,
+            n_suspect=self.n_suspect,
             benchmark_revision=self.benchmark_revision,
             pending_scenarios=pending,
         )
@@ -520,6 +528,8 @@ class BenchmarkRunView(Model):
     start_time_ms: int
     duration_ms: int | None = None
     score: float | None = None
+    n_suspect: int = 0
+    """An extension: its scenario runs whose score may not be earned."""
     benchmark_revision: int = 1
     pending_scenarios: list[str] | None = None
     """An extension: scenarios of the benchmark for which no run was started; missing in lists."""

@@ -338,6 +338,11 @@ class TrialListView(Model):
     total_count: int | None = None
 
 
+def count_suspect(trials: list[Trial]) -> int:
+    """Return how many of those that count have a score that may not be earned."""
+    return sum(not trial.is_superseded and trial.is_suspect for trial in trials)
+
+
 def counted_mean(trials: list[Trial], rule: SuspectRule = "keep") -> float | None:
     """Return the mean over scenarios of the scores that count; None if there are none."""
     by_scenario: dict[int, list[float]] = {}

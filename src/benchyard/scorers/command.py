@@ -1,6 +1,6 @@
 """A command that passes by exiting with 0."""
 
-from benchyard.scorers import base, script
+from benchyard.scorers import base, reports, script
 from benchyard.scorers.base import GraderConfig, Room, Scorer, Verdict
 
 
@@ -17,4 +17,5 @@ class CommandScorer(Scorer[CommandScorerConfig]):
     uses_shell = True
 
     async def score(self, room: Room) -> Verdict:
-        return await script.status_verdict(room, self.config.command, self.context)
+        verdict = await script.status_verdict(room, self.config.command, self.context)
+        return reports.check_closing_line(self.config.command, verdict)

@@ -146,9 +146,10 @@ class HarborScorer(Scorer[HarborConfig]):
 
     async def _checked(self, room: Room, verdict: Verdict) -> Verdict:
         """Adjust the verdict by the runner's report, if the script makes it leave one."""
-        place = reports.place_of(self.config.script or "")
+        script = self.config.script or ""
+        place = reports.place_of(script, self.config.env)
         if place is None:
-            return verdict
+            return reports.check_closing_line(script, verdict)
         return await reports.check(room, place, verdict, self.context, wanted=self.config.report_tests)
 
     async def _put_tests(self, room: Room) -> None:

@@ -1,8 +1,9 @@
 """Reports of test runners, CTRF and JUnit: checks that one is there, complete, and of tests that ran."""
 
+import posixpath
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from benchyard.errors import ScorerFailed
 from benchyard.models.runs import CountedTests
@@ -11,19 +12,116 @@ from benchyard.scorers.standalone.report_counts import MOST_BYTES, TestReport
 from benchyard.workers.workers import WorkerCall
 
 _COUNTED = "benchyard.scorers.standalone.report_counts:counted"
-_NAMED = re.compile(r"--(?:ctrf|junitxml|junit-xml)[= ]{1,3}[\"']?([^\s\"'$;|&<>()`\\]{1,400})")
-_MOVES = re.compile(r"\b(?:cd|pushd)\b")
+_OPTION = re.compile(r"--(?:ctrf|junitxml|junit-xml)[= ]{1,3}[\"']?([^\s\"';|&<>()`\\]{1,400})")
+_ASSIGNMENT = re.compile(
+    r"^(?:export )?([A-Za-z_]\w{0,60})=[\"']?([^\s\"';|&<>()`\\]{0,400})[\"']?;?$", re.MULTILINE
+)
+_MOVE = re.compile(r"^cd [\"']?([^\s\"';|&<>()`\\]{1,400})[\"']?(?:$| &&|;)", re.MULTILINE)
+_MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w{0,60})\}|([A-Za-z_]\w{0,60}))")
+_MOST_SCRIPT = 64 * 1024
+"""Characters of a script that are looked at."""
+_MOST_PATH = 1000
 
 
-def place_of(script: str) -> str | None:
+def place_of(script: str, variables: Mapping[str, str] | None = None) -> str | None:
     """Return the path of the report that a script has its runner leave; None if it names none.
 
-    None too if the path is relative and the script changes its directory.
+    Followed are variables that the script sets once, to a plain value, and a single change of the directory.
+    None too if the path cannot be told without running the script.
     """
-    match = _NAMED.search(script)
-    if match is None or not (match[1].startswith("/") or not _MOVES.search(script)):
+    script = script[:_MOST_SCRIPT]
+    option = _OPTION.search(script)
+    if option is None:
         return None
-    return match[1]
+    known = {**(variables or {}), **_set_once(script)}
+    path = _expanded(option[1], known)
+    if path is None or path.startswith("~"):
+        return None
+    if path.startswith("/") or not _MOVES.search(script):
+        return path
+    moves = list(_MOVE.finditer(script))
+    if len(moves) != 1 or len(_MOVES.findall(script)) != 1 or moves[0].start() > option.start():
+        return None
+    folder = _expanded(moves[0][1], known)
+    return None if folder is None or folder[0] in "~-" else posixpath.join(folder, path)
+
+
+def _set_once(script: str) -> dict[str, str]:
+    """Return the variables that a script sets once and to a plain value."""
+    known = {}
+    for assigned in _ASSIGNMENT.finditer(script):
+        if script.count(f"{assigned[1]}=") == 1 and "$" not in assigned[2]:
+            known[assigned[1]] = assigned[2]
+    return known
+
+
+def _expanded(text: str, known: Mapping[str, str]) -> str | None:
+    """Return a word with its variables replaced; None if one is unknown."""
+    found = _VARIABLE.sub(lambda name: known.get(name[1] or name[2], "$"), text)
+    return None if "$" in found or not found or len(found) > _MOST_PATH else found
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A test runner: how scripts call it, and the line that it ends with."""
+
+    name: str
+    call: re.Pattern[str]
+    closing: re.Pattern[str]
+
+
+_RUNNERS = (
+    Runner(
+        "pytest",
+        re.compile(r"\b(?:pytest|py\.test)\b"),
+        re.compile(
+            r"^(?:=+ )?\d{1,7} (?:passed|failed|skipped|xfailed|xpassed|errors?|deselected|warnings?)\b"
+            r"[^\n]{0,200} in \d",
+            re.MULTILINE,
+        ),
+    ),
+    Runner("unittest", re.compile(r"-m unittest\b"), re.compile(r"^Ran \d{1,7} tests? in ", re.MULTILINE)),
+    Runner("go test", re.compile(r"\bgo test\b"), re.compile(r"^(?:ok|FAIL)[ \t]+\S", re.MULTILINE)),
+    Runner("cargo test", re.compile(r"\bcargo test\b"), re.compile(r"^test result: ", re.MULTILINE)),
+    Runner(
+        "jest", re.compile(r"\bjest\b"), re.compile(r"^Tests:[ \t]{1,20}[^\n]{0,200}\btotal\b", re.MULTILINE)
+    ),
+    Runner("mocha", re.compile(r"\bmocha\b"), re.compile(r"^[ \t]{0,20}\d{1,7} passing\b", re.MULTILINE)),
+)
+_PREPARES = re.compile(r"(?:which|command|echo|export|printf)\b|[^\n]{0,300}\b(?:install|add)\b")
+"""Lines that only make a runner available."""
+_HIDES = re.compile(
+    r"(?<![0-9&>])>(?![&>])|1>|&>|>>|(?<!\|)\|(?!\|)"
+    r"|\s(?:-qq|-q -q|--no-summary|--silent|--reporters?|-p no:terminal|--json)\b"
+)
+"""Ways of a call to send its output elsewhere, or to shorten it."""
+_COLORS = re.compile(r"\x1b\[[0-9;]{0,20}m")
+
+
+def check_closing_line(script: str, verdict: Verdict) -> Verdict:
+    """Mark a score above 0 if the script calls a known runner, whose closing line its output does not have.
+
+    A program that is under test can end the runner with status 0 before it reports. Calls whose output goes
+    elsewhere, or is shortened, are left out: what they print shows nothing.
+    """
+    if verdict.score <= 0 or verdict.suspect:
+        return verdict
+    output = _COLORS.sub("", verdict.output)
+    for line in script[:_MOST_SCRIPT].replace("\\\n", " ").split("\n"):
+        line = line.strip()
+        if line.startswith("#") or _PREPARES.match(line):
+            continue
+        for runner in _RUNNERS:
+            if not runner.call.search(line) or _HIDES.search(line):
+                continue
+            if runner.closing.search(output):
+                return verdict
+            told = (
+                f"the output has no closing line of {runner.name}, so that nothing shows that its tests ended"
+            )
+            return replace(verdict, suspect=told)
+    return verdict
 
 
 async def check(

@@ -63,6 +63,6 @@ class TestBasedScorer(Scorer[TestBasedConfig]):
         before = await room.fetch(place, MOST_BYTES) if place else None
         verdict = await script.status_verdict(room, self.config.test_command, self.context)
         if place is None:
-            return verdict
+            return reports.check_closing_line(self.config.test_command, verdict)
         count = self.config.report_tests
         return await reports.check(room, place, verdict, self.context, before=before, wanted=count)

@@ -4,11 +4,20 @@ import time
 from collections.abc import Sequence
 
 import click
+from pydantic import Field
 
 from benchyard.cli.connection import connect
 from benchyard.cli.job.names import find_job
 from benchyard.cli.progress import spinner
-from benchyard.cli.render import echo_sentence, output_option, print_table, score_text, show, wire
+from benchyard.cli.render import (
+    echo_sentence,
+    marked_score,
+    output_option,
+    print_table,
+    score_text,
+    show,
+    wire,
+)
 from benchyard.cli.table import Narrow
 from benchyard.client.client import Client
 from benchyard.client.plain_text import clean
@@ -33,6 +42,8 @@ class ScoreChange(Model):
     attempt: int
     old_score: float | None = None
     score: float | None = None
+    suspicions: list[str] = Field(default_factory=list)
+    """Reasons why the new score may not be earned."""
     note: str | None = None
     """Reason why it could not be scored again; it keeps its old score then."""
 
@@ -50,6 +61,8 @@ class MeanChange(Model):
     agent: str
     old_mean: float | None = None
     mean: float | None = None
+    n_suspect: int = 0
+    """Scores in the new mean that may not be earned."""
 
 
 @click.command()
@@ -104,6 +117,7 @@ def _change(job: BenchmarkJobView, old: TrialView | None, new: TrialView) -> Sco
         attempt=new.attempt,
         old_score=old.score if old else None,
         score=new.score,
+        suspicions=new.suspicions if new.is_suspect else [],
         note=new.rescore_note,
     )
 
@@ -112,7 +126,12 @@ def _means(before: BenchmarkJobView, after: BenchmarkJobView) -> list[MeanChange
     old = {each.benchmark_run_id: each.mean_score for each in before.benchmark_outcomes}
     named = zip(agent_labels(after.benchmark_outcomes), after.benchmark_outcomes, strict=True)
     return [
-        MeanChange(agent=label, old_mean=old.get(each.benchmark_run_id), mean=each.mean_score)
+        MeanChange(
+            agent=label,
+            old_mean=old.get(each.benchmark_run_id),
+            mean=each.mean_score,
+            n_suspect=each.n_suspect,
+        )
         for label, each in named
     ]
 
@@ -132,6 +151,12 @@ def _print(
         echo_sentence(f"{clean(id)}: its final state is not kept any more")
 
 
+def _note(change: ScoreChange) -> str:
+    if change.note:
+        return f"not scored again: {change.note}"
+    return f"suspect: {change.suspicions[0]}" if change.suspicions else ""
+
+
 def _print_changes(changes: Sequence[ScoreChange], means: Sequence[MeanChange]) -> None:
     other = sum(each.is_other for each in changes)
     click.echo(f"scored again: {len(changes)}, another score: {other}\n")
@@ -141,9 +166,9 @@ def _print_changes(changes: Sequence[ScoreChange], means: Sequence[MeanChange]) 
             clean(each.scenario_name),
             str(each.attempt),
             score_text(each.old_score),
-            score_text(each.score),
+            marked_score(each.score, is_suspect=bool(each.suspicions)),
             "changed" if each.is_other else "",
-            clean(f"not scored again: {each.note}") if each.note else "",
+            clean(_note(each)),
         ]
         for each in changes
     ]
@@ -152,5 +177,14 @@ def _print_changes(changes: Sequence[ScoreChange], means: Sequence[MeanChange]) 
     narrow = Narrow(["AGENT", "SCENARIO"], ["ATTEMPT", "NOTE"])
     print_table([titles[at] for at in kept], [[row[at] for at in kept] for row in rows], narrow)
     click.echo()
-    told = [[clean(each.agent), score_text(each.old_mean), score_text(each.mean)] for each in means]
+    told = [
+        [
+            clean(each.agent),
+            score_text(each.old_mean),
+            f"{score_text(each.mean)} ({each.n_suspect} suspect)"
+            if each.n_suspect
+            else score_text(each.mean),
+        ]
+        for each in means
+    ]
     print_table(["AGENT", "OLD MEAN", "NEW MEAN"], told, Narrow(["AGENT"]))

@@ -28,6 +28,7 @@ from benchyard.cli.render import (
     duration,
     echo_sentence,
     facts,
+    marked_score,
     output_option,
     pairs,
     print_table,
@@ -353,7 +354,7 @@ def _print_compared(names: Sequence[str], rows: Sequence[ScenarioComparison]) ->
     table = []
     for row in rows:
         cells = [
-            _marked(score, is_suspect=is_suspect) if score is not None else "unscored" if state else "-"
+            marked_score(score, is_suspect=is_suspect) if score is not None else "unscored" if state else "-"
             for score, state, is_suspect in zip(row.scores, row.states, row.suspect, strict=True)
         ]
         table.append([clean(row.scenario_name), *cells])
@@ -379,7 +380,7 @@ def _scenario(row: ScenarioOutcome) -> list[str]:
     return [
         clean(row.scenario_name),
         _kinds(row, counting),
-        _marked(counted_score(row), is_suspect=row.n_suspect > 0),
+        marked_score(counted_score(row), is_suspect=row.n_suspect > 0),
         str(sum(not each.is_superseded for each in row.attempts)),
         duration(row.duration_ms if row.working_ms is None else row.working_ms),
         clean("; ".join(why)),
@@ -425,10 +426,6 @@ def _told_suspect(row: ScenarioOutcome, why: str) -> str:
     is_changed = bool(given) and row.score is not None and abs(sum(given) / len(given) - row.score) > _CLOSE
     scores = f" (scored {', '.join(score_text(each) for each in given)})" if is_changed else ""
     return f"suspect{scores}: {why}"
-
-
-def _marked(score: float | None, *, is_suspect: bool) -> str:
-    return f"{score_text(score)} suspect" if is_suspect else score_text(score)
 
 
 def _score_bounds(outcome: BenchmarkOutcome) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from pydantic import Field
 
 from benchyard.cli.connection import connect, connect_async
 from benchyard.cli.job.logs import fetch_logs
@@ -16,6 +17,7 @@ from benchyard.cli.render import (
     age,
     duration,
     facts,
+    marked_score,
     output_option,
     pairs,
     print_paged,
@@ -73,6 +75,10 @@ class RunRow(Model):
     """Name of the scenario or benchmark that was run."""
     state: str
     score: float | None = None
+    n_suspect: int = 0
+    """Scores that may not be earned: 1 for a suspect scenario run, their number for a benchmark run."""
+    suspicions: list[str] = Field(default_factory=list)
+    """Reasons of a scenario run."""
     start_time_ms: int
     duration_ms: int | None = None
     benchmark_run_id: str | None = None
@@ -85,7 +91,7 @@ COLUMNS: Mapping[str, Callable[[RunRow], object]] = {
     "KIND": lambda row: row.kind,
     "OF": lambda row: row.of,
     "STATE": lambda row: row.state,
-    "SCORE": lambda row: score_text(row.score),
+    "SCORE": lambda row: marked_score(row.score, is_suspect=row.n_suspect > 0),
     "DURATION": lambda row: duration(row.duration_ms),
     "AGE": lambda row: age(row.start_time_ms),
 }
@@ -392,6 +398,8 @@ def _scenario_row(view: ScenarioRunView, names: _Names) -> RunRow:
         of=names.scenario(view.scenario_id),
         state=_word(view.state),
         score=result.score if result else None,
+        n_suspect=int(result is not None and result.is_suspect),
+        suspicions=result.suspicions if result else [],
         start_time_ms=view.start_time_ms,
         duration_ms=view.duration_ms,
         benchmark_run_id=view.benchmark_run_id,
@@ -408,6 +416,7 @@ def _benchmark_row(view: BenchmarkRunView, names: _Names) -> RunRow:
         of=names.benchmark(view.benchmark_id),
         state=_word(view.state),
         score=view.score,
+        n_suspect=view.n_suspect,
         start_time_ms=view.start_time_ms,
         duration_ms=view.duration_ms,
         job_id=view.metadata.get(JOB_KEY),
@@ -532,7 +541,7 @@ def _result(view: ScenarioRunView) -> str | None:
     if any(each.state == "error" for each in result.scoring_function_results):
         return "unscored"
     word = "passed" if result.score >= NEARLY_PASSED else "not passed"
-    return f"{word}, suspect" if result.suspicions and result.score > 0 else word
+    return f"{word}, suspect" if result.is_suspect else word
 
 
 def _final_state(view: ScenarioRunView) -> str | None:

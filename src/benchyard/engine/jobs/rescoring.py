@@ -12,7 +12,7 @@ from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.errors import BenchyardError, Conflict, UsageError
 from benchyard.models.jobs import Job, JobRescoreRequest, JobRescoring
 from benchyard.models.runs import ScenarioRun
-from benchyard.models.trials import ScoreRecord, Trial, TrialState, counted_mean
+from benchyard.models.trials import ScoreRecord, Trial, TrialState, count_suspect, counted_mean
 
 _AT_ONCE = 8
 _MOST_EARLIER = 500
@@ -74,7 +74,7 @@ class JobRescorings:
             own = [each for each in trials if each.agent == agent]
             score = counted_mean(own, job.orchestrator.suspect_rule)
             run = await retry_store(self._benchmark_runs.get, run_id)
-            await retry_store(self._benchmark_runs.conclude, run_id, run.state, score)
+            await retry_store(self._benchmark_runs.conclude, run_id, run.state, score, count_suspect(own))
         job = await retry_store(self._job_store.jobs.get, job.id)
         await self._job_store.job(job.model_copy(update={"rescoring_state": "completed"}), "was scored again")
 

@@ -17,7 +17,7 @@ from benchyard.engine.runs.scenario_runs import ScenarioRuns
 from benchyard.errors import Conflict, NotFound, StillWaiting
 from benchyard.models.jobs import ENDED_JOBS, JOB_KEY, TRIAL_KEY, Job, JobState
 from benchyard.models.runs import ENDED_RUNS, BenchmarkRunState, RunState
-from benchyard.models.trials import Trial, TrialState, counted_mean
+from benchyard.models.trials import Trial, TrialState, count_suspect, counted_mean
 
 _RUN_STATES = {
     TrialState.FAILED: RunState.FAILED,
@@ -76,9 +76,10 @@ class Teardown:
 
     async def close_agent(self, active: ActiveJob, agent: int) -> None:
         """End the benchmark run of an agent all of whose trials have ended."""
-        score = counted_mean(active.of_agent(agent), active.job.orchestrator.suspect_rule)
+        own = active.of_agent(agent)
+        score = counted_mean(own, active.job.orchestrator.suspect_rule)
         run_id = active.job.benchmark_run_ids[agent]
-        await retry_store(self._benchmark_runs.conclude, run_id, "completed", score)
+        await retry_store(self._benchmark_runs.conclude, run_id, "completed", score, count_suspect(own))
 
     async def drop(self, job: Job, state: BenchmarkRunState = "canceled") -> None:
         """End the benchmark runs, as far as there are any, of a job that was ended before it had a plan."""
@@ -92,11 +93,12 @@ class Teardown:
             await self._access.forget(await self._job_store.trials.all({"parent": active.job.id}))
         is_whole = active.job.state not in (JobState.CANCELLED, JobState.TIMEOUT, JobState.FAILED)
         for agent, run_id in enumerate(active.job.benchmark_run_ids):
-            was_cut = any(trial.state is TrialState.CANCELED for trial in active.of_agent(agent))
+            own = active.of_agent(agent)
+            was_cut = any(trial.state is TrialState.CANCELED for trial in own)
             is_done = is_whole or (active.is_agent_over(agent) and not was_cut)
             state: BenchmarkRunState = "completed" if is_done else "canceled"
-            score = counted_mean(active.of_agent(agent), active.job.orchestrator.suspect_rule)
-            await retry_store(self._benchmark_runs.conclude, run_id, state, score)
+            score = counted_mean(own, active.job.orchestrator.suspect_rule)
+            await retry_store(self._benchmark_runs.conclude, run_id, state, score, count_suspect(own))
 
     async def clear_ended_jobs(self) -> None:
         """Stop the trials of all ended jobs that still have a running benchmark run, since that ends last."""

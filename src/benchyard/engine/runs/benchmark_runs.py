@@ -116,18 +116,21 @@ class BenchmarkRuns:
 
         return await self.records.change(id, apply)
 
-    async def conclude(self, id: str, state: BenchmarkRunState, score: float | None) -> BenchmarkRun:
+    async def conclude(
+        self, id: str, state: BenchmarkRunState, score: float | None, n_suspect: int = 0
+    ) -> BenchmarkRun:
         """End a run whose scenario runs a job has ended, with the score from the job."""
 
         def apply(run: BenchmarkRun) -> BenchmarkRun:
             ended = run.end_time_ms or now_ms()
-            return run.model_copy(update={"state": state, "end_time_ms": ended, "score": score})
+            result = {"score": score, "n_suspect": n_suspect}
+            return run.model_copy(update={"state": state, "end_time_ms": ended, **result})
 
         return await self.records.change(id, apply)
 
     async def reopen(self, id: str) -> BenchmarkRun:
         """Reopen a run whose job is resumed."""
-        again = {"state": "running", "end_time_ms": None, "score": None}
+        again = {"state": "running", "end_time_ms": None, "score": None, "n_suspect": 0}
         return await self.records.change(id, lambda run: run.model_copy(update=again))
 
     async def _end(self, id: str, state: BenchmarkRunState) -> BenchmarkRun:
@@ -169,7 +172,9 @@ class BenchmarkRuns:
         scored = await retry_store(self._children, id)
 
         def apply(run: BenchmarkRun) -> BenchmarkRun:
-            return run.model_copy(update={"score": score_of(scored), "is_closing": False})
+            n_suspect = sum(child.result is not None and child.result.is_suspect for child in scored)
+            result = {"score": score_of(scored), "n_suspect": n_suspect}
+            return run.model_copy(update={**result, "is_closing": False})
 
         await retry_store(self.records.change, id, apply)
 
