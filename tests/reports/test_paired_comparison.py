@@ -343,6 +343,7 @@ def test_scores_outside_of_0_and_1_that_do_not_vary_are_not_bounded() -> None:
         assert view.difference is not None
         assert (view.difference.mean, view.difference.low, view.difference.high) == (high - low, None, None)
         assert gate(view, 0.02).verdict == "inconclusive"
+        assert deciding_text(gate(view, 0.02)).startswith("Scores between 0 and 1 would decide it")
         assert any("outside of 0 and 1" in note for note in view.notes)
     chance = random.Random(4)
     varying = side([[9.0 + chance.random()] for _ in range(30)])

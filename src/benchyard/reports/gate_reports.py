@@ -59,6 +59,8 @@ def deciding_text(gate: GateView) -> str:
         return "What is scored would decide it: retry what is unscored, or score it again"
     if not gate.comparison.n_shared:
         return "Both need a score at the same scenarios first"
+    if gate.comparison.gate_bounds is None:
+        return "Scores between 0 and 1 would decide it, or scenarios at which the difference varies"
     if gate.attempts_needed:
         return f"About {gate.attempts_needed} attempts at each scenario would decide it, if the mean stays"
     if gate.scenarios_needed:
