@@ -206,9 +206,9 @@ def completion(shell: str) -> None:
     click.echo(SHELLS[shell](click.Command("benchyard"), {}, "benchyard", VARIABLE).source(), nl=False)
 
 
-def answer(cli: click.Command, asked: str) -> int:
+def answer(cli: click.Command, instruction: str) -> int:
     """Answer a shell that completes a line; errors are not shown to it."""
-    shell, _, verb = asked.partition("_")
+    shell, _, verb = instruction.partition("_")
     if shell not in SHELLS or verb not in ("complete", "source"):
         return 1
     found = SHELLS[shell](cli, {}, "benchyard", VARIABLE)

@@ -301,27 +301,27 @@ def read_server() -> list[Finding]:
         return [Finding("server", CheckOutcome.BAD, error.message, _text(error.details.get("remedy")))]
 
 
-def server_findings(told: DoctorView, url: str) -> Iterator[Finding]:
+def server_findings(view: DoctorView, url: str) -> Iterator[Finding]:
     """Yield the server's answer as findings."""
-    mode = f", mode {told.mode}" if told.mode else ""
-    yield Finding("server", CheckOutcome.GOOD, f"{url}, driver {told.driver}{mode}")
-    for failed in told.tried:
+    mode = f", mode {view.mode}" if view.mode else ""
+    yield Finding("server", CheckOutcome.GOOD, f"{url}, driver {view.driver}{mode}")
+    for failed in view.tried:
         yield Finding(f"mode {failed.mode}", CheckOutcome.LESS, "did not work", failed.reason)
-    yield Finding("devboxes have", CheckOutcome.GOOD, ", ".join(told.capabilities) or "nothing")
-    for missing in told.missing:
+    yield Finding("devboxes have", CheckOutcome.GOOD, ", ".join(view.capabilities) or "nothing")
+    for missing in view.missing:
         yield Finding(missing.capability, CheckOutcome.LESS, "not in devboxes", missing.remedy)
-    if told.builder_remedy:
-        yield Finding("dockerfiles", CheckOutcome.LESS, "cannot be built", told.builder_remedy)
-    elif told.builder:
-        yield Finding("dockerfiles", CheckOutcome.GOOD, f"built by {told.builder}")
-    here = ", ".join(dependency.name for dependency in told.dependencies if dependency.is_here)
+    if view.builder_remedy:
+        yield Finding("dockerfiles", CheckOutcome.LESS, "cannot be built", view.builder_remedy)
+    elif view.builder:
+        yield Finding("dockerfiles", CheckOutcome.GOOD, f"built by {view.builder}")
+    here = ", ".join(dependency.name for dependency in view.dependencies if dependency.is_here)
     if here:
         yield Finding("programs", CheckOutcome.GOOD, here)
-    for lacking in told.dependencies:
+    for lacking in view.dependencies:
         if not lacking.is_here:
             found = f"not on the server; needed for {lacking.needed_for}"
             yield Finding(lacking.name, CheckOutcome.LESS, found, lacking.remedy)
-    for stand_in in told.stand_ins:
+    for stand_in in view.stand_ins:
         yield Finding("stand-in", CheckOutcome.GOOD, stand_in)
 
 

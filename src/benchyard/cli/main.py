@@ -128,8 +128,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _fail(BenchyardError(_surprise(error)), error)
 
 
-def _complete(asked: str) -> int:
-    status: int = import_module("benchyard.cli.completion").answer(cli, asked)
+def _complete(instruction: str) -> int:
+    status: int = import_module("benchyard.cli.completion").answer(cli, instruction)
     return status
 
 

@@ -295,11 +295,11 @@ def _attempts(request: Request, action: Send | Open) -> Steps[Reply]:
 
 
 def _wants_retry(reply: Reply, request: Request) -> bool:
-    asked = reply.headers.get("x-should-retry")
+    advice = reply.headers.get("x-should-retry")
     if request.long_poll and reply.status == 408:
         return False
-    if asked is not None:
-        return asked == "true"
+    if advice is not None:
+        return advice == "true"
     return reply.status in (408, 429) or (reply.status >= 500 and reply.status != 501)
 
 

@@ -99,12 +99,12 @@ class DiskUse:
         )
 
     async def _database(self, data: Path) -> tuple[int, str]:
-        def asked(connection: Connection) -> int | None:
+        def database_bytes(connection: Connection) -> int | None:
             if connection.dialect.name != "postgresql":
                 return None
             return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
 
-        size = await self._store.read(asked)
+        size = await self._store.read(database_bytes)
         if size is not None:
             return size, _ELSEWHERE
         url = self._tools.settings.database_url

@@ -218,14 +218,14 @@ class Attachments:
     async def content(self, name: str) -> bytes:
         """Return the bytes of an attachment; raises ScorerFailed with advice if they cannot be read."""
         if name not in self._ids:
-            told = f"scenario {self._name!r} has no attachment {name!r}; import it again"
-            raise ScorerFailed(told, cause="scorer")
+            message = f"scenario {self._name!r} has no attachment {name!r}; import it again"
+            raise ScorerFailed(message, cause="scorer")
         try:
             record, pieces = await self._objects.content(self._ids[name])
         except (NotFound, Conflict) as error:
-            told = f"attachment {name!r} of the scenario: {error.message}; import it again"
-            raise ScorerFailed(told, cause="scorer") from error
+            message = f"attachment {name!r} of the scenario: {error.message}; import it again"
+            raise ScorerFailed(message, cause="scorer") from error
         if (record.size_bytes or 0) > MOST_BYTES:
-            told = f"attachment {name!r} of the scenario is larger than {MOST_BYTES} bytes"
-            raise ScorerFailed(told, cause="scorer")
+            message = f"attachment {name!r} of the scenario is larger than {MOST_BYTES} bytes"
+            raise ScorerFailed(message, cause="scorer")
         return b"".join([piece async for piece in pieces])

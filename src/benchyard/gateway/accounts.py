@@ -83,7 +83,7 @@ class Tally:
             return
         metered = metering.result()
         spent = replace(self._spent, last_error=metered.error, last_status=metered.status)
-        self.unmetered += is_unmetered(metered.status, metered.error, told=metered.usage is not None)
+        self.unmetered += is_unmetered(metered.status, metered.error, is_reported=metered.usage is not None)
         if metered.usage is not None:
             cost = _sum(spent.cost_usd, metered.cost_usd)
             spent = replace(spent, usage=spent.usage + metered.usage, cost_usd=cost)

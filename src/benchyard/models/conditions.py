@@ -182,15 +182,15 @@ def question(
     for item in items:
         labels = {key: value if key in keys else "" for key, value in (item.metadata or {}).items()}
         texts.append((item.id, item.name, labels))
-    asked = [[(one.key, one.operator, one.value) for one in group] for group in wanted]
-    return marshal.dumps((texts, asked, list(include), list(exclude)))
+    groups = [[(one.key, one.operator, one.value) for one in group] for group in wanted]
+    return marshal.dumps((texts, groups, list(include), list(exclude)))
 
 
 def answer(content: BinaryIO) -> dict[str, object]:
     """Return as `chosen` the positions of the chosen items, or as `problem` why none is; for workers."""
-    told, asked, include, exclude = marshal.load(content)  # noqa: S302  (the server's own)
+    told, groups, include, exclude = marshal.load(content)  # noqa: S302  (the server's own)
     items = [Item(*item) for item in told]
-    wanted = [[Condition(*one) for one in group] for group in asked]
+    wanted = [[Condition(*one) for one in group] for group in groups]
     patterns: dict[str, re.Pattern[str]] = {}
     for one in (one for group in wanted for one in group if one.is_pattern):
         try:

@@ -109,7 +109,7 @@ class PatchAnswer:
 
     patch: bytes = b""
     facts: dict[str, str] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def verdict(self, grade: Grade | None = None, ran: RoomResult | None = None) -> Verdict:
         """Return the verdict, resolved or not, with the facts and the output to keep."""
@@ -119,8 +119,8 @@ class PatchAnswer:
             rewards |= {"fail_to_pass": grade.fail_to_pass, "pass_to_pass": grade.pass_to_pass}
             shown = grade.failed[:_SHOWN_TESTS]
             more = len(grade.failed) - len(shown) + grade.more_failed
-            self.told += [f"not passed: {name}" for name in shown] + [f"... and {more} more"] * bool(more)
-        head = "\n".join([f"resolved: {'yes' if rewards['resolved'] else 'no'}", *self.told]) + "\n"
+            self.notes += [f"not passed: {name}" for name in shown] + [f"... and {more} more"] * bool(more)
+        head = "\n".join([f"resolved: {'yes' if rewards['resolved'] else 'no'}", *self.notes]) + "\n"
         head = head.encode(errors="replace")[: MOST_OUTPUT_BYTES // 2].decode(errors="replace")
         end = score.output(ran)[-(MOST_OUTPUT_BYTES - len(head.encode()) - 1000) // 4 :] if ran else ""
         facts = {name: value[:_MOST_FACT] for name, value in self.facts.items()}
@@ -160,13 +160,13 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
         if ran.timed_out or ran.truncated:
             why = "timed out" if ran.timed_out else "printed more than is kept"
             answer.facts["tests"] = why
-            answer.told.append(f"the tests {why}")
+            answer.notes.append(f"the tests {why}")
             return answer.verdict(ran=ran)
         grade = await grade_log(tests.spec, ran.stdout, ran.exit_status, self.context.call)
         answer.facts["tests"] = "graded" if grade.has_results else "no result"
         answer.facts["tests_exit_status"] = str(ran.exit_status)
         if not grade.has_results:
-            answer.told.append("the log has no credible results")
+            answer.notes.append("the log has no credible results")
         if grade.reason:
             answer.facts["environment"] = grade.reason
         verdict = answer.verdict(grade, ran)
@@ -189,7 +189,7 @@ class SweBenchScorer(Scorer[SweBenchConfig]):
         way, tried = await git_answers.apply_patch(room, path)
         answer.facts["applied"] = way or "failed"
         if not way:
-            answer.told += ["the patch does not apply:", score.output(tried)[-4000:]]
+            answer.notes += ["the patch does not apply:", score.output(tried)[-4000:]]
         return way
 
 
@@ -219,7 +219,7 @@ async def answer_from_diff(room: Room, drawn: git_answers.DrawnDiff) -> PatchAns
     answer = PatchAnswer()
     if drawn.trouble:
         answer.facts["drawing"] = drawn.trouble
-        answer.told.append(f"drawing the answer: {drawn.trouble}")
+        answer.notes.append(f"drawing the answer: {drawn.trouble}")
     if drawn.diff is None:
         answer.facts["patch"] = "too large"
         return answer
@@ -227,7 +227,7 @@ async def answer_from_diff(room: Room, drawn: git_answers.DrawnDiff) -> PatchAns
     answer.facts["patch_bytes"] = str(len(answer.patch))
     if not answer.patch:
         answer.facts["patch"] = "empty"
-        answer.told.append("the answer changes nothing")
+        answer.notes.append("the answer changes nothing")
     return answer
 
 
@@ -239,7 +239,7 @@ async def flag_test_changes(
     answer.facts["files_changed"] = str(total)
     if odd:
         answer.facts["flagged"] = ", ".join(odd)
-        answer.told += [f"flagged: {path} is changed" for path in odd[:_SHOWN_TESTS]]
+        answer.notes += [f"flagged: {path} is changed" for path in odd[:_SHOWN_TESTS]]
 
 
 async def _evaluate(room: Room, script: str) -> RoomResult:

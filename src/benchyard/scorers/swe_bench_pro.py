@@ -82,7 +82,7 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
         ran = await _run_tests(room, spec, files[RUN_SCRIPT])
         if ran.timed_out:
             answer.facts["tests"] = "timed out"
-            answer.told.append("the tests timed out")
+            answer.notes.append("the tests timed out")
             return answer.verdict(ran=ran)
         parsed = await self._parse(room, files[PARSER], ran)
         grade = await self._grade(spec, parsed)
@@ -112,7 +112,7 @@ class SweBenchProScorer(Scorer[SweBenchProConfig]):
         tried = await git_answers.run(room, ("git", "apply", "-v", path))
         answer.facts["applied"] = "git apply -v" if tried.exit_status == 0 else "failed"
         if tried.exit_status != 0:
-            answer.told += ["the patch does not apply:", score.output(tried)[-4000:]]
+            answer.notes += ["the patch does not apply:", score.output(tried)[-4000:]]
 
     async def _parse(self, room: Room, parser: bytes, ran: RoomResult) -> RoomResult:
         """Run the item's parser on the output of its tests."""

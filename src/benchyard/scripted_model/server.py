@@ -32,7 +32,7 @@ class ReplySender:
 
     request: web.Request
     wire: ModelWire
-    asked: ModelRequest
+    model_request: ModelRequest
     cue: Cue
     entry: LedgerEntry
     chunk_delay: float
@@ -48,11 +48,11 @@ class ReplySender:
             return self._refuse(step.status, step.retry_after)
         if step.is_fault:
             return await self._spoil(garbage=step.garbage)
-        return await self._stream() if self.asked.streams else self._whole()
+        return await self._stream() if self.model_request.streams else self._whole()
 
     def _whole(self) -> web.StreamResponse:
         self._end_entry(200, self._usage().usage)
-        body = to_json(self.wire.whole(self.asked, self.cue.reply))
+        body = to_json(self.wire.whole(self.model_request, self.cue.reply))
         return web.Response(body=body, content_type=_JSON, headers=self._headers())
 
     async def _stream(self) -> web.StreamResponse:
@@ -73,10 +73,10 @@ class ReplySender:
 
     async def _spoil(self, *, garbage: bool) -> web.StreamResponse:
         """Send half of the reply, and then nonsense or nothing."""
-        if self.asked.streams:
+        if self.model_request.streams:
             kind, pieces = self.wire.stream_type, self._events()
         else:
-            kind, pieces = _JSON, [to_json(self.wire.whole(self.asked, self.cue.reply))]
+            kind, pieces = _JSON, [to_json(self.wire.whole(self.model_request, self.cue.reply))]
         middle = len(pieces) // 2
         response = await self._begin(kind)
         await response.write(b"".join(pieces[:middle]) + pieces[middle][: len(pieces[middle]) // 2])
@@ -110,10 +110,10 @@ class ReplySender:
         return response
 
     def _usage(self) -> ReportedUsage:
-        return self.wire.reported_usage(self.asked, self.cue.reply)
+        return self.wire.reported_usage(self.model_request, self.cue.reply)
 
     def _events(self) -> list[bytes]:
-        return list(self.wire.events(self.asked, self.cue.reply))
+        return list(self.wire.events(self.model_request, self.cue.reply))
 
     def _headers(self) -> dict[str, str]:
         name = f"req_{self.cue.reply.number:08d}"
@@ -324,12 +324,16 @@ class ScriptedModel:
         raw, body = await _body(request)
         if body is None:
             return _refused(wire, entry, 400, "the body is not a JSON object")
-        asked = wire.read(request.path, body, len(raw))
-        entry.model, entry.streams, entry.results = asked.model, asked.streams, asked.results()
+        model_request = wire.read(request.path, body, len(raw))
+        entry.model, entry.streams, entry.results = (
+            model_request.model,
+            model_request.streams,
+            model_request.results(),
+        )
         entry.body = body if self.keeps_bodies else None
-        cue = self._player.cue(asked, wire.name)
+        cue = self._player.cue(model_request, wire.name)
         entry.is_title, entry.script, entry.fault = cue.is_title, cue.script, cue.step.fault
-        return await ReplySender(request, wire, asked, cue, entry, self._chunk_delay).send()
+        return await ReplySender(request, wire, model_request, cue, entry, self._chunk_delay).send()
 
     async def _other(self, request: web.Request, headers: dict[str, str]) -> web.Response:
         if is_greeting(request):

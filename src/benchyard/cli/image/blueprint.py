@@ -244,7 +244,7 @@ def _status(view: BlueprintView) -> str:
 
 
 def _description(view: BlueprintView) -> str:
-    asked = view.parameters
+    parameters = view.parameters
     return facts(
         {
             "id": view.id,
@@ -255,10 +255,12 @@ def _description(view: BlueprintView) -> str:
             "error": view.error_message,
             "base": view.base_blueprint_id,
             "substituted base": pairs(view.substituted_bases),
-            "dockerfile": f"{len(asked.dockerfile.splitlines())} lines" if asked.dockerfile else None,
-            "context": asked.build_context.object_id if asked.build_context else None,
-            "files": ", ".join(asked.file_mounts or {}),
-            "commands": len(asked.system_setup_commands or []) or None,
+            "dockerfile": f"{len(parameters.dockerfile.splitlines())} lines"
+            if parameters.dockerfile
+            else None,
+            "context": parameters.build_context.object_id if parameters.build_context else None,
+            "files": ", ".join(parameters.file_mounts or {}),
+            "commands": len(parameters.system_setup_commands or []) or None,
             "services": ", ".join(service.name for service in view.containerized_services or []),
             "created": when(view.create_time_ms),
             "built": when(view.build_finish_time_ms),

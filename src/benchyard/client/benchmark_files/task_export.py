@@ -164,23 +164,23 @@ class _Exporter:
 
     def _told_image(self, id: str) -> ImageParts:
         try:
-            asked = self._client.blueprints.get(id).parameters
+            parameters = self._client.blueprints.get(id).parameters
         except NotFound as error:
             raise UsageError(
                 f"its devbox starts from {id}, an image of this server without a Dockerfile; "
                 "describe it by a Dockerfile"
             ) from error
-        odd = [name for name in _UNEXPORTABLE if getattr(asked, name)]
-        if odd or not asked.dockerfile:
+        odd = [name for name in _UNEXPORTABLE if getattr(parameters, name)]
+        if odd or not parameters.dockerfile:
             raise UsageError(f"its blueprint has {odd[0] if odd else 'no dockerfile'}, which Harbor has not")
-        context = asked.build_context
-        launch = asked.launch_parameters
+        context = parameters.build_context
+        launch = parameters.launch_parameters
         return ImageParts(
-            dockerfile=asked.dockerfile,
+            dockerfile=parameters.dockerfile,
             context=tree_of(self._object(context.object_id)) if context else None,
-            prebuilt=asked.prebuilt_image,
-            commands=tuple(asked.system_setup_commands or ()),
-            mounts=asked.file_mounts or {},
+            prebuilt=parameters.prebuilt_image,
+            commands=tuple(parameters.system_setup_commands or ()),
+            mounts=parameters.file_mounts or {},
             user=launch.user_parameters if launch else None,
         )
 

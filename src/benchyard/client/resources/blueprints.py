@@ -79,8 +79,8 @@ class Blueprints(VerbGroup[S]):
     @call
     def preview(self, request: BlueprintRequest) -> Steps[str]:
         """Return a Dockerfile that describes the build."""
-        asked = Request("POST", "/v1/blueprints/preview", json=request)
-        return (yield from fetch(asked, BlueprintPreviewView)).dockerfile
+        sent = Request("POST", "/v1/blueprints/preview", json=request)
+        return (yield from fetch(sent, BlueprintPreviewView)).dockerfile
 
     @call
     def log(self, id: str) -> Steps[BuildLogView]:

@@ -96,27 +96,27 @@ _INDEXES = {
 
 async def registry_variables(machine: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the variables with which npm, pip and uv in a devbox find the registries of this machine."""
-    told = {name: machine[name] for low in _PROXIES for name in (low, low.upper()) if machine.get(name)}
-    told |= {name: machine[name] for name in _CERTIFICATES if machine.get(name, "").startswith(_IN_VIEW)}
-    told |= await asyncio.to_thread(_python_variables, machine)
+    variables = {name: machine[name] for low in _PROXIES for name in (low, low.upper()) if machine.get(name)}
+    variables |= {name: machine[name] for name in _CERTIFICATES if machine.get(name, "").startswith(_IN_VIEW)}
+    variables |= await asyncio.to_thread(_python_variables, machine)
     if registry := await asyncio.to_thread(_npm_registry, machine):
-        told["npm_config_registry"] = registry
-    return told
+        variables["npm_config_registry"] = registry
+    return variables
 
 
 def _python_variables(machine: Mapping[str, str]) -> dict[str, str]:
     configured = _pip_settings(machine)
-    told = {}
+    variables = {}
     for name, sources in _INDEXES.items():
         given = next((machine[source] for source in sources if machine.get(source)), "")
         addresses = [each for each in (given or configured.get(name, "")).split() if _is_address(each)]
         if addresses:
-            told[name] = " ".join(addresses)
-    if default := told.get("UV_DEFAULT_INDEX"):
-        told["PIP_INDEX_URL"] = default
-    if more := told.get("UV_INDEX"):
-        told["PIP_EXTRA_INDEX_URL"] = more
-    return told
+            variables[name] = " ".join(addresses)
+    if default := variables.get("UV_DEFAULT_INDEX"):
+        variables["PIP_INDEX_URL"] = default
+    if more := variables.get("UV_INDEX"):
+        variables["PIP_EXTRA_INDEX_URL"] = more
+    return variables
 
 
 def _pip_settings(machine: Mapping[str, str]) -> dict[str, str]:
@@ -141,7 +141,7 @@ def _npm_registry(machine: Mapping[str, str]) -> str:
         return ""
     command = [npm, "config", "get", "registry"]
     try:
-        told = subprocess.run(
+        ended = subprocess.run(
             command,
             cwd="/",
             env=dict(machine),
@@ -153,8 +153,8 @@ def _npm_registry(machine: Mapping[str, str]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    found = told.stdout.strip()
-    return found if told.returncode == 0 and _is_address(found) else ""
+    found = ended.stdout.strip()
+    return found if ended.returncode == 0 and _is_address(found) else ""
 
 
 def _is_address(text: str) -> bool:

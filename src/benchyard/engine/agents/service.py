@@ -75,13 +75,13 @@ class AgentRecords:
             record = RegisteredAgent(id=id, create_time_ms=now_ms(), name=wanted[id], is_public=True)
             await self.records.insert_once(record)
 
-    async def create(self, asked: Caller, request: AgentRequest) -> RegisteredAgent:
+    async def create(self, caller: Caller, request: AgentRequest) -> RegisteredAgent:
         """Register an agent, or return an identical one. Raises Conflict if only the name is equal."""
         await self._check(request)
         record = RegisteredAgent(
-            id=asked.id,
+            id=caller.id,
             create_time_ms=now_ms(),
-            request_hash=asked.request_hash,
+            request_hash=caller.request_hash,
             name=request.name,
             version=request.version,
             source=request.source,
@@ -90,7 +90,7 @@ class AgentRecords:
         )
         async with self._making:
             existing = await self._versions(record.name, record.version) if record.version else []
-            if not existing or await self.records.find(asked.id):
+            if not existing or await self.records.find(caller.id):
                 kept, _ = await self.records.insert_once(record)
                 return kept
         if _content(existing[0]) != _content(record):

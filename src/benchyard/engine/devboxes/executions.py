@@ -72,16 +72,16 @@ class Executions:
         self._host = tools.host
         self._devboxes = devboxes
 
-    async def start(self, devbox_id: str, asked: Caller, request: ExecuteRequest) -> ExecutionView:
+    async def start(self, devbox_id: str, caller: Caller, request: ExecuteRequest) -> ExecutionView:
         """Start a command and return at once."""
-        state = await self._start(devbox_id, _exec_request(asked, request))
+        state = await self._start(devbox_id, _exec_request(caller, request))
         return await self._view(state, DEFAULT_LINES)
 
-    async def run(self, devbox_id: str, asked: Caller, request: ExecuteRequest) -> ExecutionResultView:
+    async def run(self, devbox_id: str, caller: Caller, request: ExecuteRequest) -> ExecutionResultView:
         """Run a command to its end, however long it takes."""
         if request.attach_stdin:
             raise UsageError("attach_stdin is not possible here; use execute_async")
-        state = await self._start(devbox_id, _exec_request(asked, request))
+        state = await self._start(devbox_id, _exec_request(caller, request))
         state = await wait_for_completion(self._tools, state)
         hint = state.hint
         if max(state.stdout_bytes, state.stderr_bytes) > MAX_RESULT_BYTES:
@@ -123,8 +123,8 @@ class Executions:
     ) -> ExecutionView:
         """Return an execution once it has one of the statuses; raises StillWaiting when the time is over."""
         lines = line_count(last_n)
-        asked = request.timeout_seconds
-        seconds = HOLD_SECONDS if asked is None else min(asked, HOLD_SECONDS)
+        requested = request.timeout_seconds
+        seconds = HOLD_SECONDS if requested is None else min(requested, HOLD_SECONDS)
         state = await self._state(devbox_id, execution_id)
         if state.status not in request.statuses:
             state = await self._wait(state, seconds)
@@ -235,11 +235,11 @@ def byte_offset(offset: str | None) -> int:
     return int(offset)
 
 
-def _exec_request(asked: Caller, request: ExecuteRequest) -> ExecRequest:
+def _exec_request(caller: Caller, request: ExecuteRequest) -> ExecRequest:
     return ExecRequest(
-        id=asked.id,
+        id=caller.id,
         command=request.command,
         shell_name=request.shell_name,
         attach_stdin=bool(request.attach_stdin),
-        request_hash=asked.request_hash,
+        request_hash=caller.request_hash,
     )

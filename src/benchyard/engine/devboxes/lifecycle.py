@@ -113,8 +113,8 @@ class Lifecycle:
         except Exception:  # noqa: BLE001
             # A bug must not leave a devbox coming up for ever.
             _log.exception("devbox %s could not be brought up", devbox_id)
-            told = "the server made a mistake; its log tells which"
-            move = Move(_S.FAILURE, failure="health_check_failed", detail=told)
+            detail = "the server made a mistake; its log tells which"
+            move = Move(_S.FAILURE, failure="health_check_failed", detail=detail)
         if move.status is not _S.RUNNING:
             await retry_store(self.end, devbox_id, move)
             return

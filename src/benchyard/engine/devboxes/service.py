@@ -80,14 +80,14 @@ class Devboxes:
     ) -> None:
         await self._tools.work.close()
 
-    async def create(self, asked: Caller, request: DevboxRequest) -> Devbox:
+    async def create(self, caller: Caller, request: DevboxRequest) -> Devbox:
         """Record a devbox and start it in the background; the same request again returns the same devbox."""
         try:
-            devbox = await self._plan(asked, request)
+            devbox = await self._plan(caller, request)
         except UsageError:
             # Its blueprint or snapshot may be gone when the same request comes again.
-            existing = await self.records.find(asked.id)
-            if existing is None or existing.request_hash != asked.request_hash:
+            existing = await self.records.find(caller.id)
+            if existing is None or existing.request_hash != caller.request_hash:
                 raise
             return existing
         devbox, is_new = await self._tools.live_devboxes.add(devbox)
@@ -177,22 +177,22 @@ class Devboxes:
         """Restart the idle clock."""
         await self.running(devbox_id)
 
-    async def open_gateway(self, devbox_id: str, asked: Caller, request: GatewayRequest) -> GatewayTokenView:
+    async def open_gateway(self, devbox_id: str, caller: Caller, request: GatewayRequest) -> GatewayTokenView:
         """Open a door of a running devbox to an HTTP API; the same request again returns the same token.
 
         Raises UsageError for a missing config or secret, and the errors of `running`.
         """
         devbox = await self.running(devbox_id)
-        if not any(door.id == asked.id for door in devbox.doors):
+        if not any(door.id == caller.id for door in devbox.doors):
             require_gateway(self._tools, devbox)
-            door = await self._gateways.door(asked.id, request)
-            door = door.model_copy(update={"request_hash": asked.request_hash})
+            door = await self._gateways.door(caller.id, request)
+            door = door.model_copy(update={"request_hash": caller.request_hash})
             opened = await self._tools.opener.opened(devbox_id, door)
             devbox = await self._tools.live_devboxes.change(
                 devbox_id, lambda record: with_door(record, opened)
             )
-        known = next(door for door in devbox.doors if door.id == asked.id)
-        if known.request_hash != asked.request_hash:
+        known = next(door for door in devbox.doors if door.id == caller.id)
+        if known.request_hash != caller.request_hash:
             raise UsageError("this x-request-id was used with another body; send a new one")
         return GatewayTokenView(
             token=self._tools.vault.open(str(known.token)),
@@ -216,7 +216,7 @@ class Devboxes:
         """Return a devbox's use of cpu, memory and disk since it was created."""
         return devbox_usage(await self._tools.live_devboxes.get(devbox_id), now_ms())
 
-    async def _plan(self, asked: Caller, request: DevboxRequest) -> Devbox:
+    async def _plan(self, caller: Caller, request: DevboxRequest) -> Devbox:
         check_request(request)
         given = all_mounts(request)
         mounts = [await self._check(mount) for mount in given if not isinstance(mount, AgentMount)]
@@ -225,7 +225,7 @@ class Devboxes:
             for mount in given
             if isinstance(mount, AgentMount)
         ]
-        doors = await self._doors(asked, request)
+        doors = await self._doors(caller, request)
         try:
             secrets = [await self._tools.secrets.value(name) for name in (request.secrets or {}).values()]
         except NotFound as error:
@@ -235,7 +235,7 @@ class Devboxes:
         resources(launch)
         check_launch(launch)
         egress = await self._policies.egress(launch.network_policy_id)
-        purpose = await self._policies.of_agent(asked.purpose)
+        purpose = await self._policies.of_agent(caller.purpose)
         check_egress(self._tools, request, egress)
         scorers = await self._policies.of_scorers(purpose.scoring_network if purpose else None)
         if scorers is not None:
@@ -246,9 +246,9 @@ class Devboxes:
             require_services(self._tools)
         now = now_ms()
         return Devbox(
-            id=asked.id,
+            id=caller.id,
             create_time_ms=now,
-            request_hash=asked.request_hash,
+            request_hash=caller.request_hash,
             name=request.name or None,
             metadata=request.metadata or {},
             image=origin.image,
@@ -265,16 +265,16 @@ class Devboxes:
             doors=doors,
             services=beside,
             state_transitions=[StateTransition(status=DevboxStatus.PROVISIONING, transition_time_ms=now)],
-            initiator_type=asked.initiator,
-            initiator_id=asked.run_id or asked.scorer_id or asked.key_id,
+            initiator_type=caller.initiator,
+            initiator_id=caller.run_id or caller.scorer_id or caller.key_id,
             purpose=purpose,
             egress=egress,
         )
 
-    async def _doors(self, asked: Caller, request: DevboxRequest) -> list[GatewayDoor]:
+    async def _doors(self, caller: Caller, request: DevboxRequest) -> list[GatewayDoor]:
         wanted = request.gateways or {}
         check_gateways(wanted, {**(request.environment_variables or {}), **(request.secrets or {})})
-        doors = await self._gateways.doors(asked.id, wanted)
+        doors = await self._gateways.doors(caller.id, wanted)
         for door in doors:
             # Refuse invalid headers and secrets now, not when the devbox comes up.
             await self._tools.opener.upstream(door)

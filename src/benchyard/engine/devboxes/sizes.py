@@ -48,17 +48,17 @@ def resources(launch: LaunchParameters) -> Resources:
     cpus, memory, disk = custom
     if cpus is None or memory is None:
         raise UsageError("CUSTOM_SIZE needs custom_cpu_cores and custom_gb_memory")
-    asked = Resources(cpus, memory, disk if disk is not None else DEFAULT_CUSTOM_DISK_GB)
-    _check(asked)
-    return asked
+    resources = Resources(cpus, memory, disk if disk is not None else DEFAULT_CUSTOM_DISK_GB)
+    _check(resources)
+    return resources
 
 
-def _check(asked: Resources) -> None:
-    if not (asked.cpus in (0.5, 1) or (asked.cpus % 2 == 0 and 2 <= asked.cpus <= 16)):
+def _check(resources: Resources) -> None:
+    if not (resources.cpus in (0.5, 1) or (resources.cpus % 2 == 0 and 2 <= resources.cpus <= 16)):
         raise UsageError("custom_cpu_cores must be 0.5, 1, or a multiple of 2 up to 16")
-    if not (asked.memory_gb == 1 or (asked.memory_gb % 2 == 0 and 2 <= asked.memory_gb <= 64)):
+    if not (resources.memory_gb == 1 or (resources.memory_gb % 2 == 0 and 2 <= resources.memory_gb <= 64)):
         raise UsageError("custom_gb_memory must be 1 or a multiple of 2 up to 64")
-    if asked.disk_gb % 2 or not 2 <= asked.disk_gb <= 64:
+    if resources.disk_gb % 2 or not 2 <= resources.disk_gb <= 64:
         raise UsageError("custom_disk_size must be a multiple of 2 between 2 and 64")
-    if not 2 * asked.cpus <= asked.memory_gb <= 8 * asked.cpus:
+    if not 2 * resources.cpus <= resources.memory_gb <= 8 * resources.cpus:
         raise UsageError("the ratio of custom_cpu_cores to custom_gb_memory must be between 1:2 and 1:8")

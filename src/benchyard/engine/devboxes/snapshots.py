@@ -44,18 +44,18 @@ class Snapshots:
             await self._settle(snapshot)
         self._tools.work.start("snapshots/collect", self._collect_for_ever)
 
-    async def start(self, devbox_id: str, asked: Caller, request: SnapshotRequest) -> Snapshot:
+    async def start(self, devbox_id: str, caller: Caller, request: SnapshotRequest) -> Snapshot:
         """Begin a snapshot; the same request again returns the same one."""
-        existing = await self.records.find(asked.id)
+        existing = await self.records.find(caller.id)
         devbox = await self._tools.live_devboxes.get(devbox_id)
         if existing is None and devbox.status in BOOTING:
             raise StillWaiting(f"devbox {devbox.id} is still {devbox.status}; wait until it is running")
         if existing is None and devbox.status in ENDED:
             raise Conflict(f"devbox {devbox.id} has ended ({devbox.status}); its disk is gone")
         record = Snapshot(
-            id=asked.id,
+            id=caller.id,
             create_time_ms=now_ms(),
-            request_hash=asked.request_hash,
+            request_hash=caller.request_hash,
             source_devbox_id=devbox_id,
             source_blueprint_id=devbox.blueprint_id,
             source_snapshot_id=devbox.snapshot_id,
@@ -123,9 +123,9 @@ class Snapshots:
             if (await self.records.get(snapshot_id)).status is not _S.COMPLETE:
                 await self.records.delete(snapshot_id)
 
-    async def take(self, devbox_id: str, asked: Caller, request: SnapshotRequest) -> Snapshot:
+    async def take(self, devbox_id: str, caller: Caller, request: SnapshotRequest) -> Snapshot:
         """Take a snapshot and wait until it is complete; raises DevboxError if it failed."""
-        snapshot = await self.start(devbox_id, asked, request)
+        snapshot = await self.start(devbox_id, caller, request)
         await self._tools.work.settle(snapshot_key_prefix(devbox_id) + snapshot.id)
         snapshot = await self.records.get(snapshot.id)
         if snapshot.status is _S.ERROR:

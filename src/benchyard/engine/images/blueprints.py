@@ -159,7 +159,7 @@ class BlueprintPlans:
     records: Collection[Blueprint]
     policies: NetworkPolicies
 
-    async def plan(self, asked: Caller, request: BlueprintRequest) -> Blueprint:
+    async def plan(self, caller: Caller, request: BlueprintRequest) -> Blueprint:
         """Return the record of a new blueprint; raises UsageError for mistakes that show before the build."""
         check_blueprint(request)
         require_image_support(self.tools)
@@ -168,9 +168,9 @@ class BlueprintPlans:
         egress = await self._egress(request)
         status = await self._first_status(request)
         return Blueprint(
-            id=asked.id,
+            id=caller.id,
             create_time_ms=now_ms(),
-            request_hash=asked.request_hash,
+            request_hash=caller.request_hash,
             name=request.name,
             status=status,
             parameters=self._seal(request),
@@ -317,14 +317,14 @@ class Blueprints:
             await self._clear_attempts(blueprint, blueprint.attempts)
             await self._set(blueprint.id, status=_S.QUEUED)
 
-    async def create(self, asked: Caller, request: BlueprintRequest) -> Blueprint:
+    async def create(self, caller: Caller, request: BlueprintRequest) -> Blueprint:
         """Record a blueprint and build it in the background; the same request again returns the same one."""
         try:
-            blueprint = await self._plans.plan(asked, request)
+            blueprint = await self._plans.plan(caller, request)
         except UsageError:
             # Its base or secrets may be gone when the same request comes again.
-            existing = await self.records.find(asked.id)
-            if existing is None or existing.request_hash != asked.request_hash:
+            existing = await self.records.find(caller.id)
+            if existing is None or existing.request_hash != caller.request_hash:
                 raise
             return existing
         blueprint, is_new = await run_to_end(self.records.insert_once(blueprint))
@@ -602,5 +602,5 @@ def _reason(error: BenchyardError) -> BuildFailure:
     if isinstance(error, DiskFull):
         return "out_of_disk"
     known: tuple[BuildFailure, ...] = get_args(BuildFailure)
-    told = error.reason if isinstance(error, BuildFailed) else ""
-    return next((each for each in known if each == told), "build_failed")
+    reason = error.reason if isinstance(error, BuildFailed) else ""
+    return next((each for each in known if each == reason), "build_failed")

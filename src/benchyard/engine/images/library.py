@@ -50,17 +50,17 @@ class ImageUpkeep:
         table = self.collector.aliases.all()
         return [AliasView(reference=reference, image=image) for reference, image in table.items()]
 
-    async def set_alias(self, asked: AliasView) -> AliasView:
+    async def set_alias(self, alias: AliasView) -> AliasView:
         """Let an image, or a blueprint's image, replace a reference; raises NotFound if there is none."""
-        image = await self._image(asked.image)
+        image = await self._image(alias.image)
         if image.host_dirs or image.fingerprint is not None:
             raise UsageError(
                 f"{image.name!r} shows this machine's own system and cannot stand in for another image: "
                 "import one, or make one with `benchyard image debian`"
             )
         # Keep a name as a name: it stands for the newest image with it.
-        kept = asked.image if image.name == asked.image else image.id
-        reference = self.collector.aliases.set(asked.reference, kept)
+        kept = alias.image if image.name == alias.image else image.id
+        reference = self.collector.aliases.set(alias.reference, kept)
         self.changed_ms = now_ms()
         return AliasView(reference=reference, image=kept)
 
@@ -210,12 +210,12 @@ class ImageLibrary:
         except NotFound:
             return self._imports.find(id_or_name)
 
-    async def import_image(self, request: ImageImportRequest, asked: Caller) -> ImageView:
+    async def import_image(self, request: ImageImportRequest, caller: Caller) -> ImageView:
         """Import a root filesystem, one at a time; raises ImageError for an archive of another kind.
 
         Invalid requests are refused before their turn. Cancellation ends the import, unless it is detached.
         """
-        identity = ImageIdentity(request.name, asked.id, asked.request_hash)
+        identity = ImageIdentity(request.name, caller.id, caller.request_hash)
         known = self._imports.active.get(identity.id)
         if known is not None and known.request_hash != identity.request_hash:
             raise UsageError(_ANOTHER_BODY)
@@ -248,9 +248,9 @@ class ImageLibrary:
                 try:
                     await self._import(request, identity, at_hand)
                 except (BenchyardError, OSError) as error:
-                    told = message_of(error)
-                    self._imports.note_failure(identity, told)
-                    _log.warning("image %s was not imported: %s", identity.name, told)
+                    reason = message_of(error)
+                    self._imports.note_failure(identity, reason)
+                    _log.warning("image %s was not imported: %s", identity.name, reason)
                 finally:
                     at_hand.set()
 
@@ -259,9 +259,9 @@ class ImageLibrary:
         await at_hand.wait()
         return await self.get(identity.id)
 
-    async def make_debian(self, request: DebianImageRequest, asked: Caller) -> ImageView:
+    async def make_debian(self, request: DebianImageRequest, caller: Caller) -> ImageView:
         """Make an image of a Debian root filesystem, one at a time; takes minutes."""
-        identity = ImageIdentity(request.name or "debian", asked.id, asked.request_hash)
+        identity = ImageIdentity(request.name or "debian", caller.id, caller.request_hash)
         async with self._importing:
             if made := await self._earlier_result(identity):
                 return made
@@ -269,10 +269,10 @@ class ImageLibrary:
             await self.upkeep.note_import()
             return view
 
-    async def stand_in(self, request: StandInRequest, asked: Caller) -> ImageView:
+    async def stand_in(self, request: StandInRequest, caller: Caller) -> ImageView:
         """Make an image and let it replace one of a registry, one at a time; takes minutes."""
         plan = stand_in_plan(request.reference)
-        identity = ImageIdentity(request.name or f"stand-in-{plan.reference}", asked.id, asked.request_hash)
+        identity = ImageIdentity(request.name or f"stand-in-{plan.reference}", caller.id, caller.request_hash)
         check_name(identity.name)
         async with self._importing:
             if made := await self._earlier_result(identity):
@@ -282,10 +282,10 @@ class ImageLibrary:
             await self.upkeep.note_import()
             return self._view(image)
 
-    async def pull(self, request: ImagePullRequest, asked: Caller) -> ImageView:
+    async def pull(self, request: ImagePullRequest, caller: Caller) -> ImageView:
         """Pull an image from its registry; raises BuildFailed if that is impossible."""
         identity = ImageIdentity(
-            request.name or request.reference.partition("@")[0], asked.id, asked.request_hash
+            request.name or request.reference.partition("@")[0], caller.id, caller.request_hash
         )
         check_name(identity.name)
         normal_reference(request.reference)
@@ -313,13 +313,13 @@ class ImageLibrary:
         if request_id is None:
             await self._delete(id_or_name)
             return
-        asked = self._deletions.get(request_id)
-        if asked is None:
-            asked = self._deletions[request_id] = asyncio.ensure_future(self._delete(id_or_name))
+        deletion = self._deletions.get(request_id)
+        if deletion is None:
+            deletion = self._deletions[request_id] = asyncio.ensure_future(self._delete(id_or_name))
             while len(self._deletions) > _REMEMBERED_REQUESTS:
                 self._deletions.popitem(last=False)
         try:
-            await asyncio.shield(asked)
+            await asyncio.shield(deletion)
         except BenchyardError:
             # A refusal is not remembered: its reason may be gone by the next request.
             self._deletions.pop(request_id, None)

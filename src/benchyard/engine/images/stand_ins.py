@@ -116,10 +116,10 @@ async def make(tools: EngineContext, plan: StandInPlan, identity: ImageIdentity,
                 settings.build_seconds, settings.build_disk_bytes, settings.build_memory_bytes
             ),
         )
-        told = ImageIdentity(
+        marked = ImageIdentity(
             identity.name, identity.id, identity.request_hash, f"{plan.reference}: {made.description}"
         )
-        return (await tools.builder.build(recipe, told, log)).image
+        return (await tools.builder.build(recipe, marked, log)).image
 
 
 async def _choose(plan: StandInPlan) -> _Made:
@@ -138,8 +138,8 @@ async def _choose(plan: StandInPlan) -> _Made:
 
 def _libc() -> tuple[int, int]:
     """Return the version of this machine's C library."""
-    told = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    major, _, minor = told.rpartition(" ")[2].partition(".")
+    version = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    major, _, minor = version.rpartition(" ")[2].partition(".")
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
 
 
@@ -161,7 +161,7 @@ CMD ["bash"]
 {steps}"""
 
 
-def _write_context(context: Path, made: _Made, told: dict[str, str]) -> None:
+def _write_context(context: Path, made: _Made, variables: dict[str, str]) -> None:
     """Write the build context (blocks)."""
     added = context / "files" / _CERTIFICATES.relative_to("/")
     added.mkdir(parents=True)
@@ -169,9 +169,9 @@ def _write_context(context: Path, made: _Made, told: dict[str, str]) -> None:
     for certificate in certificates:
         shutil.copyfile(certificate, added / certificate.name)
     lines = [f"cert = {_BUNDLE}"] if certificates else []
-    if index := told.get("PIP_INDEX_URL"):
+    if index := variables.get("PIP_INDEX_URL"):
         lines.append(f"index-url = {index}")
-    if more := told.get("PIP_EXTRA_INDEX_URL"):
+    if more := variables.get("PIP_EXTRA_INDEX_URL"):
         lines.append(f"extra-index-url = {more}")
     if lines:
         (context / "files/etc").mkdir()

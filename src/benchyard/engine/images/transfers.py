@@ -59,21 +59,21 @@ class Transfers:
         async with self._exporting, self._tools.images.exported(image, notes) as archive:
             yield archive
 
-    async def import_snapshot(self, asked: Caller, request: SnapshotImportRequest) -> Snapshot:
+    async def import_snapshot(self, caller: Caller, request: SnapshotImportRequest) -> Snapshot:
         """Make a snapshot from an archive; the same request again returns the same one."""
-        if await self._snapshots.records.find(asked.id) is None:
+        if await self._snapshots.records.find(caller.id) is None:
             await check_archive(self._tools, request.object_id, request.path)
         record = Snapshot(
-            id=asked.id,
+            id=caller.id,
             create_time_ms=now_ms(),
-            request_hash=asked.request_hash,
+            request_hash=caller.request_hash,
             source_devbox_id="",
             name=request.name or None,
         )
         at_hand = asyncio.Event()
         return await self._snapshots.make(
             record,
-            partial(self._take_in, request, asked.id, at_hand),
+            partial(self._take_in, request, caller.id, at_hand),
             detached=at_hand if request.detach else None,
         )
 
@@ -189,7 +189,7 @@ async def _of_object(tools: EngineContext, object_id: str) -> AsyncIterator[Path
 
 def _notes(snapshot: Snapshot) -> dict[str, str]:
     """Return the facts about its snapshot that an archive contains."""
-    told = {
+    facts = {
         "name": snapshot.name,
         "commit_message": snapshot.commit_message,
         "metadata": json.dumps(snapshot.metadata, sort_keys=True) if snapshot.metadata else None,
@@ -197,16 +197,16 @@ def _notes(snapshot: Snapshot) -> dict[str, str]:
         "source_blueprint_id": snapshot.source_blueprint_id,
         "snapshot_id": snapshot.id,
     }
-    return {_PREFIX + name: value for name, value in told.items() if value}
+    return {_PREFIX + name: value for name, value in facts.items() if value}
 
 
 async def _fields_from_notes(notes: Mapping[str, str], call: WorkerCall) -> dict[str, object]:
     """Return a record's fields from the notes of an archive; raises ImageError for invalid ones."""
-    told = {name: notes.get(_PREFIX + name) for name in ("name", "commit_message")}
+    fields = {name: notes.get(_PREFIX + name) for name in ("name", "commit_message")}
     try:
         text = notes.get(f"{_PREFIX}metadata", "{}").encode(errors="surrogatepass")
         metadata = await foreign_files.json_value(text, call)
-        request = await asyncio.to_thread(SnapshotRequest.model_validate, {**told, "metadata": metadata})
+        request = await asyncio.to_thread(SnapshotRequest.model_validate, {**fields, "metadata": metadata})
     except (ValidationError, UsageError, WorkerFailed) as error:
         raise ImageError(
             "the archive's name, message or metadata cannot be kept: import it as an image"

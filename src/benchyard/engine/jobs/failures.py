@@ -54,15 +54,15 @@ def failure_of_error(error: BenchyardError | OSError) -> TrialFailed:
     return TrialFailed("infrastructure", type(error).__name__, error.message)
 
 
-def failure_of_setup(name: str, told: str, *, is_disk_full: bool = True) -> TrialFailed:
+def failure_of_setup(name: str, message: str, *, is_disk_full: bool = True) -> TrialFailed:
     """Return the failure of a devbox's preparation: the scenario's, unless a disk was full.
 
     `is_disk_full` says whether the server's disk may be full, where that can be seen: after work in a
     devbox, its programs may print anything.
     """
-    if is_disk_full and _NO_SPACE in told.lower():
-        return TrialFailed("infrastructure", "HostError", f"{_FULL}: {told}")
-    return TrialFailed("scenario", name, told)
+    if is_disk_full and _NO_SPACE in message.lower():
+        return TrialFailed("infrastructure", "HostError", f"{_FULL}: {message}")
+    return TrialFailed("scenario", name, message)
 
 
 def failure_of_next_round(failure: TrialFailed) -> TrialFailed:
@@ -73,8 +73,8 @@ def failure_of_next_round(failure: TrialFailed) -> TrialFailed:
     """
     if failure.kind != "scenario" or failure.is_proved:
         return failure
-    told = f"the devbox as it was left does not let the next round begin: {failure.message}"
-    return TrialFailed("agent", failure.name, told)
+    message = f"the devbox as it was left does not let the next round begin: {failure.message}"
+    return TrialFailed("agent", failure.name, message)
 
 
 OUTPUT_LOST = "output of the agent was lost: there was no space left on the disk for a moment"

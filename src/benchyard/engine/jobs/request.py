@@ -99,11 +99,11 @@ async def filter_scenarios(
         return scenarios, None
     content = await asyncio.to_thread(question, scenarios, wanted, include, exclude)
     try:
-        told = await call(_ANSWER, content, limits=_LIMITS)
+        result = await call(_ANSWER, content, limits=_LIMITS)
     except WorkerFailed:
         first = next((one.text for group in wanted for one in group), next(iter([*include, *exclude]), ""))
         return [], f"searching for {first[:200]!r} takes too long here; write simpler conditions, or fewer"
-    return [scenarios[place] for place in told.get("chosen", [])], told.get("problem")
+    return [scenarios[place] for place in result.get("chosen", [])], result.get("problem")
 
 
 _MOST_AT_ONCE = 10_000
@@ -142,7 +142,7 @@ class JobRequestResolver:
         self._call = call
 
     async def job(
-        self, asked: Caller, request: JobRequest, pending_secrets: frozenset[str] = frozenset()
+        self, caller: Caller, request: JobRequest, pending_secrets: frozenset[str] = frozenset()
     ) -> Job:
         """Return the job of a request; raises UsageError naming its mistakes.
 
@@ -165,9 +165,9 @@ class JobRequestResolver:
             for config, choice in zip(wish.agents, choices, strict=True)
         ]
         job = Job(
-            id=asked.id,
+            id=caller.id,
             create_time_ms=now_ms(),
-            request_hash=asked.request_hash,
+            request_hash=caller.request_hash,
             name=request.name or wish.name or _name(wish),
             source=wish.source,
             spec=JobSpec(

@@ -125,14 +125,14 @@ class Jobs:
         await self._access.clear(self._scheduler.trials(), self._tools.host.running())
         self._scheduler.open()
 
-    async def create(self, asked: Caller, request: JobRequest) -> Job:
+    async def create(self, caller: Caller, request: JobRequest) -> Job:
         """Store a job and begin it; the same request again returns the same job."""
-        existing = await self.records.find(asked.id)
+        existing = await self.records.find(caller.id)
         if existing is not None:
-            if existing.request_hash != asked.request_hash:
+            if existing.request_hash != caller.request_hash:
                 raise UsageError("this x-request-id was used with another body; send a new one")
             return existing
-        job = await self._resolver.job(asked, request)
+        job = await self._resolver.job(caller, request)
         seed = self._tools.vault.derive
         runs = [
             id_from_bytes(BENCHMARK_RUN_PREFIX, seed("job-runs", f"{job.id}/{agent}"))
@@ -145,8 +145,8 @@ class Jobs:
 
     async def plan(self, request: JobPlanRequest) -> JobPlanView:
         """Return a job's plan and its missing parts without creating it; raises as `create` does."""
-        asked = Caller(f"{JOB_PREFIX}plan", "")
-        job = await self._resolver.job(asked, request, frozenset(request.pending_secrets or ()))
+        caller = Caller(f"{JOB_PREFIX}plan", "")
+        job = await self._resolver.job(caller, request, frozenset(request.pending_secrets or ()))
         scenarios = await self._resolver.scenarios_of(job.spec.scenario_ids)
         unbuilt = await self._missing_images(scenarios)
         orchestrator = job.orchestrator

@@ -61,8 +61,8 @@ async def collect_logs(context: TrialContext) -> None:
         try:
             left -= await _keep(context, path, min(left, MOST_FILE_BYTES), clean)
         except (BenchyardError, OSError) as error:
-            told = clean.text(f"{path} of the agent's logs is not kept: {error}")
-            _log.warning("trial %s: %s", context.trial.id, told)
+            warning = clean.text(f"{path} of the agent's logs is not kept: {error}")
+            _log.warning("trial %s: %s", context.trial.id, warning)
 
 
 async def _paths(context: TrialContext) -> list[str]:
@@ -468,8 +468,8 @@ async def score(context: TrialContext) -> ContractResult:
     if devbox.status is DevboxStatus.FAILURE:
         raise failure_of_devbox(devbox)
     # Failures caused by the answer are no errors: this one is the scorer's or the machine's.
-    told = f"scorer {wrong[0].scoring_function_name!r}: {wrong[0].reason}"
-    raise TrialFailed("scorer", "ScorerError", told)
+    reason = f"scorer {wrong[0].scoring_function_name!r}: {wrong[0].reason}"
+    raise TrialFailed("scorer", "ScorerError", reason)
 
 
 async def begin_round(context: TrialContext) -> None:
@@ -477,12 +477,12 @@ async def begin_round(context: TrialContext) -> None:
     context.next_round()
     following = context.run.next_round if context.run else None
     if following and following.number == context.round and following.failure:
-        told = f"step {following.name!r}: {following.failure}"
+        reason = f"step {following.name!r}: {following.failure}"
         if following.failure_cause == "scenario":
-            raise TrialFailed("scenario", "SetupError", told, is_proved=True)
+            raise TrialFailed("scenario", "SetupError", reason, is_proved=True)
         if following.failure_cause == "machine":
-            raise TrialFailed("infrastructure", "SetupError", told)
-        raise failure_of_setup("SetupError", told, is_disk_full=is_short(context.tools.settings.data))
+            raise TrialFailed("infrastructure", "SetupError", reason)
+        raise failure_of_setup("SetupError", reason, is_disk_full=is_short(context.tools.settings.data))
     if context.is_scored:
         await _recall(context)
 

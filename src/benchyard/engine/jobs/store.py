@@ -60,9 +60,9 @@ class JobStore:
     async def job(self, job: Job, message: str | None = None) -> Job:
         """Store a job as it is now; each job has a single writer."""
         event = JobEvent(time_ms=now_ms(), type="job", state=job.state, message=message)
-        told = self._ends.job_ended(job) if self._ends else []
-        await self._write(job.id, [self.jobs.rows.putting(job), self._telling(job.id, [event]), *told])
-        if told and self._ends:
+        following = self._ends.job_ended(job) if self._ends else []
+        await self._write(job.id, [self.jobs.rows.putting(job), self._telling(job.id, [event]), *following])
+        if following and self._ends:
             self._ends.wake()
         return job
 
@@ -109,8 +109,8 @@ class JobStore:
         changes: list[Change] = [self.trials.rows.putting(trial, body), self.facts.putting(trial)]
         if new:
             changes += [self.trials.rows.adding(new), self.facts.adding(new)]
-        told = [_trial_event(body), *(_trial_event(each.model_dump_json()) for each in new)]
-        return [*changes, self._events.adding(trial.job_id, told)]
+        events = [_trial_event(body), *(_trial_event(each.model_dump_json()) for each in new)]
+        return [*changes, self._events.adding(trial.job_id, events)]
 
     async def events(self, job_id: str, after: int) -> list[JobEvent]:
         """Return the next events of a job; not all of them if there are many."""

@@ -219,8 +219,8 @@ class Grants:
         """Return the hosts and ports that were refused to a devbox, each with its count."""
         if devbox_id not in self._egress and devbox_id not in self._served:
             return {}
-        told = await self._gateway.ask({"op": "refused_egress", "devbox_id": devbox_id})
-        return {str(host): int(count) for host, count in told.get("refused", {}).items()}
+        reply = await self._gateway.ask({"op": "refused_egress", "devbox_id": devbox_id})
+        return {str(host): int(count) for host, count in reply.get("refused", {}).items()}
 
     async def close_egress(self, devbox_id: str) -> None:
         """Close the egress door of a devbox, if it has one."""

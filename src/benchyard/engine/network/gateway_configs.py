@@ -58,13 +58,13 @@ class GatewayConfigs:
             if kept != current:
                 await self._records.change(kept.id, lambda _, current=current: current)  # type: ignore[misc]
 
-    async def create(self, asked: Caller, request: GatewayConfigRequest) -> GatewayConfig:
+    async def create(self, caller: Caller, request: GatewayConfigRequest) -> GatewayConfig:
         """Store a new config; raises UsageError if its name is taken or one of its secrets is missing."""
         _check_name(request.name)
         record = GatewayConfig(
-            id=asked.id,
+            id=caller.id,
             create_time_ms=now_ms(),
-            request_hash=asked.request_hash,
+            request_hash=caller.request_hash,
             name=request.name,
             endpoint=request.endpoint,
             auth_mechanism=request.auth_mechanism,

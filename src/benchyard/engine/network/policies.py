@@ -50,9 +50,9 @@ class NetworkPlan:
         if self.egress is None:
             return {}
         proxy = f"http://127.0.0.1:{PROXY_PORT}"
-        told = {**dict.fromkeys(_PROXIED, proxy), "no_proxy": _NOT_PROXIED}
+        variables = {**dict.fromkeys(_PROXIED, proxy), "no_proxy": _NOT_PROXIED}
         # Programs read either the lower or the upper case names, so set both.
-        return {**told, **{name.upper(): value for name, value in told.items()}}
+        return {**variables, **{name.upper(): value for name, value in variables.items()}}
 
 
 def plan_of(policy: Egress) -> NetworkPlan:

@@ -54,9 +54,9 @@ class BenchmarkRuns:
             if run.is_closing:
                 self._settle(run.id)
 
-    async def start(self, asked: Caller, request: BenchmarkRunRequest) -> BenchmarkRun:
+    async def start(self, caller: Caller, request: BenchmarkRunRequest) -> BenchmarkRun:
         """Begin a run; its scenario runs are started one by one by the caller."""
-        existing = await self.records.find(asked.id)
+        existing = await self.records.find(caller.id)
         benchmark = await public.find_benchmark(self._benchmarks, request.benchmark_id)
         profile = request.run_profile or RunProfile()
         if existing is None:
@@ -65,9 +65,9 @@ class BenchmarkRuns:
             needed = benchmark.required_environment_variables, benchmark.required_secret_names
             check_required_values(*needed, profile, f"benchmark {benchmark.name!r}")
         run = BenchmarkRun(
-            id=asked.id,
+            id=caller.id,
             create_time_ms=now_ms(),
-            request_hash=asked.request_hash,
+            request_hash=caller.request_hash,
             benchmark_id=benchmark.id,
             benchmark_revision=benchmark.revision,
             scenario_ids=benchmark.scenario_ids,

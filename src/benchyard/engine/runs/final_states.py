@@ -62,8 +62,8 @@ class FinalStates:
         images = self._tools.images
         size = sum([await images.size(await images.get(each), most) for each in sources.values()])
         if size > most:
-            told = f"what was changed takes more than {most} bytes, which are the most that are kept"
-            return FinalStateFate(gone=f"it is too large: {told} (--final-state-max-size)")
+            excess = f"what was changed takes more than {most} bytes, which are the most that are kept"
+            return FinalStateFate(gone=f"it is too large: {excess} (--final-state-max-size)")
         self._unnamed |= sources.keys()
         for made, source in sources.items():
             # An image with this name is from a server that was killed before noting it.

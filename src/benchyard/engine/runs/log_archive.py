@@ -189,6 +189,6 @@ def _texts(lines: Sequence[LogLine], scrubber: Scrubber) -> bytes:
 
 
 def _text(line: LogLine, scrubber: Scrubber) -> str:
-    told = line.model_dump(exclude_none=True, exclude={"timestamp_ms"})
-    told |= {name: scrubber.text(told[name]) for name in ("message", "cmd") if name in told}
-    return json.dumps({"timestamp_ms": line.timestamp_ms, **told}, ensure_ascii=False) + "\n"
+    fields = line.model_dump(exclude_none=True, exclude={"timestamp_ms"})
+    fields |= {name: scrubber.text(fields[name]) for name in ("message", "cmd") if name in fields}
+    return json.dumps({"timestamp_ms": line.timestamp_ms, **fields}, ensure_ascii=False) + "\n"

@@ -125,15 +125,15 @@ def numbered_name(name: str, number: int) -> str:
     return name if number == 1 else f"{stem}-{number}{dot}{suffix}"
 
 
-def gateway_budget(asked: AskedBudget | None) -> GrantBudget:
+def gateway_budget(budget: AskedBudget | None) -> GrantBudget:
     """Return a budget in the gateway's form; None becomes a budget without limits."""
-    return GrantBudget(asked.requests, asked.tokens, asked.usd) if asked else GrantBudget()
+    return GrantBudget(budget.requests, budget.tokens, budget.usd) if budget else GrantBudget()
 
 
 def usage_of(spent: GrantUsage) -> dict[str, float]:
     """Return usage as it is stored with runs and trials; an unknown cost is left out."""
     used = spent.usage
-    told: dict[str, float] = {
+    figures: dict[str, float] = {
         "input_tokens": used.input_tokens,
         "output_tokens": used.output_tokens,
         "cached_tokens": used.cached_tokens,
@@ -142,10 +142,10 @@ def usage_of(spent: GrantUsage) -> dict[str, float]:
         "requests": spent.requests,
     }
     if spent.rate_limited_ms:
-        told["rate_limited_ms"] = spent.rate_limited_ms
+        figures["rate_limited_ms"] = spent.rate_limited_ms
     if spent.cost_usd is not None:
-        told["cost_usd"] = spent.cost_usd
-    return told
+        figures["cost_usd"] = spent.cost_usd
+    return figures
 
 
 TOKEN_PREFIX = "gws_"  # noqa: S105  (prefix of tokens)

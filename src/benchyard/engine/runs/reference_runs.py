@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 class RunService(Protocol):
     """Operations on scenario runs that a reference needs."""
 
-    async def begin(self, asked: Caller, start: RunPlan) -> ScenarioRun:
+    async def begin(self, caller: Caller, start: RunPlan) -> ScenarioRun:
         """Begin a run from a complete plan."""
 
     async def score(self, id: str, request_id: str | None = None, *, is_job: bool = False) -> ScenarioRun:
@@ -98,11 +98,11 @@ class ReferenceRuns:
             return failure, "scenario"
         verdict = await self._verdict(run, scenario)
         if verdict.unknown is not None:
-            told = f"whether it fails after {verdict.name} too could not be found out: {verdict.unknown}"
-            return f"{failure}; {told}", "machine"
+            finding = f"whether it fails after {verdict.name} too could not be found out: {verdict.unknown}"
+            return f"{failure}; {finding}", "machine"
         if verdict.next_setup is not None:
-            told = f"it fails after {verdict.name} too ({verdict.next_setup}), so the scenario is to blame"
-            return f"{failure}; {told}", "scenario"
+            finding = f"it fails after {verdict.name} too ({verdict.next_setup}), so the scenario is to blame"
+            return f"{failure}; {finding}", "scenario"
         return failure, "agent"
 
     async def _verdict(self, run: ScenarioRun, scenario: Scenario) -> ReferenceVerdict:
@@ -257,8 +257,8 @@ def _key(run: ScenarioRun, scenario: Scenario) -> str:
     """Return the key of a verdict: the revision, the step, and the inputs of the run."""
     given = [run.environment_variables, run.secrets, run.metadata.get(NETWORK_KEY), run.scorer_multiplier]
     step = run.round if scenario.steps else 1
-    told = json.dumps([scenario.id, scenario.revision, step, given], sort_keys=True)
-    return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()
+    text = json.dumps([scenario.id, scenario.revision, step, given], sort_keys=True)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def _seconds_to_keep(verdict: ReferenceVerdict) -> float:

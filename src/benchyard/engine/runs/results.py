@@ -53,7 +53,7 @@ async def report_outcome(
 def _scrub(outcome: Outcome, scrubber: Scrubber) -> Outcome:
     """Return an outcome without secrets, which outputs of scorers and names of files may contain."""
     result, tamper, text = outcome.result, outcome.tamper, scrubber.text
-    told = [
+    scrubbed = [
         function_result.model_copy(
             update={
                 "output": text(function_result.output),
@@ -86,7 +86,7 @@ def _scrub(outcome: Outcome, scrubber: Scrubber) -> Outcome:
         outcome,
         result=result.model_copy(
             update={
-                "scoring_function_results": told,
+                "scoring_function_results": scrubbed,
                 "suspicions": [text(suspicion) for suspicion in result.suspicions],
             }
         ),
@@ -263,8 +263,8 @@ async def _next_round(scenario: Scenario, result: ContractResult, call: WorkerCa
     if own.score >= FULL:
         return None
     said = await _scorer_outputs(scenario, result, call)
-    told = (scenario.retry_prompt or RETRY_PROMPT).replace(_OUTPUT, said)
-    return NextRound(number=own.number + 1, problem_statement=told)
+    prompt = (scenario.retry_prompt or RETRY_PROMPT).replace(_OUTPUT, said)
+    return NextRound(number=own.number + 1, problem_statement=prompt)
 
 
 def _step(steps: list[Step], number: int) -> NextRound:

@@ -84,14 +84,16 @@ class ScenarioRuns:
         left = [run.id for run in unfinished if run.is_reference]
         unfinished = [run for run in unfinished if not run.is_reference]
         scoring = {run.id for run in unfinished if run.state is _S.SCORING}
-        asked = await self._rescorings.interrupted_runs()
-        await self._scoring.open(scoring | asked, {devbox.id for devbox in self._tools.live_devboxes.live()})
+        interrupted = await self._rescorings.interrupted_runs()
+        await self._scoring.open(
+            scoring | interrupted, {devbox.id for devbox in self._tools.live_devboxes.live()}
+        )
         self._scoring.finals.watch(self.run_records)
         for run in unfinished:
             self._watch(run.id)
             if run.state is _S.SCORING:
                 self._tools.work.start(scoring_key(run.id), partial(self._score, run.id))
-        for run_id in asked:
+        for run_id in interrupted:
             self._tools.work.start(scoring_key(run_id), partial(self._rescorings.run, run_id))
         for run_id in left:
             await self.cancel(run_id)
@@ -109,11 +111,11 @@ class ScenarioRuns:
         ):
             await self._devboxes.shutdown(made_for[run.id], force=True)
 
-    async def start(self, asked: Caller, request: ScenarioRunRequest) -> ScenarioRun:
+    async def start(self, caller: Caller, request: ScenarioRunRequest) -> ScenarioRun:
         """Begin a run; its devbox starts in the background. The same request again returns the same run."""
-        existing = await self.records.find(asked.id)
+        existing = await self.records.find(caller.id)
         if existing is not None:
-            if existing.request_hash != asked.request_hash:
+            if existing.request_hash != caller.request_hash:
                 raise UsageError("this x-request-id was used with another body; send a new one")
             return existing
         require_isolation(self._tools)
@@ -121,17 +123,17 @@ class ScenarioRuns:
         profile = await self._starting.profile(scenario, request)
         metadata = request.metadata or {}
         start = RunPlan(scenario, profile, request.benchmark_run_id, request.run_name, metadata)
-        return await self.begin(asked, start)
+        return await self.begin(caller, start)
 
-    async def begin(self, asked: Caller, start: RunPlan) -> ScenarioRun:
+    async def begin(self, caller: Caller, start: RunPlan) -> ScenarioRun:
         """Begin a run from a complete plan; a second call returns the existing run."""
         scenario = start.scenario
         await self.scenarios.freeze(scenario)
-        devbox = await self._starting.devbox(asked, start)
+        devbox = await self._starting.devbox(caller, start)
         run = ScenarioRun(
-            id=asked.id,
+            id=caller.id,
             create_time_ms=now_ms(),
-            request_hash=asked.request_hash,
+            request_hash=caller.request_hash,
             scenario_id=scenario.id,
             scenario_revision=scenario.revision,
             benchmark_run_id=start.benchmark_run_id,
@@ -341,10 +343,10 @@ class ScenarioRuns:
                 devbox.id
             ):
                 # A power failure may have damaged it.
-                told = (
+                message = (
                     "the machine was started anew before what its devbox left was safe on disk: run it again"
                 )
-                raise Conflict(told)
+                raise Conflict(message)
         case = await self._scoring.case_of_devbox(run, of_round(scenario, run.round))
         outcome = await self._scoring.score(case)
         return await self._references.judge(run, scenario, outcome)

@@ -63,9 +63,9 @@ def failure_of(error: Exception, seconds: float) -> ScorerFailure:
     """Return the failure that an error means for a scorer's try with this time limit."""
     match error:
         case ScorerFailed():
-            told = error.details
-            known = {"facts": told.get("facts", {}), "rewards": told.get("rewards", {})}
-            return ScorerFailure(error.message, str(told.get("output", "")), error.cause, **known)
+            details = error.details
+            known = {"facts": details.get("facts", {}), "rewards": details.get("rewards", {})}
+            return ScorerFailure(error.message, str(details.get("output", "")), error.cause, **known)
         case TimeoutError():
             return ScorerFailure(f"the scorer was not done after {seconds:g} s")
         case OSError():
@@ -101,8 +101,8 @@ async def try_scorer(
             break
         _log.warning("%s failed and is tried again: %s", label, failure.reason)
     if failure.is_devbox and not await room.has_sound_machine():
-        told = f"{failure.reason}; nor did a devbox without the answer come up"
-        return replace(failure, reason=told, cause="machine")
+        reason = f"{failure.reason}; nor did a devbox without the answer come up"
+        return replace(failure, reason=reason, cause="machine")
     return failure
 
 
@@ -139,17 +139,17 @@ def judge_by_reference(result: ContractResult, verdict: ReferenceVerdict) -> Con
 
 def _judge_one(result: ScorerResult, index: int, verdict: ReferenceVerdict) -> ScorerResult:
     if verdict.unknown is not None:
-        told = f"whether {verdict.name} makes it fail too could not be found out: {verdict.unknown}"
-        return _with_reason(result, told, {"cause": "machine"})
+        reason = f"whether {verdict.name} makes it fail too could not be found out: {verdict.unknown}"
+        return _with_reason(result, reason, {"cause": "machine"})
     if index in verdict.failures:
         failure = verdict.failures[index]
         how = "too, in the same way" if failure == result.reason else f"too ({failure})"
-        told = f"{verdict.name} makes it fail {how}, so the scorer is to blame"
-        return _with_reason(result, told, {"cause": "scorer"})
-    told = f"{verdict.name} does not make it fail, so the answer counts 0"
-    return _with_reason(result, told, {"cause": "answer", "state": "complete"})
+        reason = f"{verdict.name} makes it fail {how}, so the scorer is to blame"
+        return _with_reason(result, reason, {"cause": "scorer"})
+    reason = f"{verdict.name} does not make it fail, so the answer counts 0"
+    return _with_reason(result, reason, {"cause": "answer", "state": "complete"})
 
 
 def _with_reason(result: ScorerResult, why: str, changes: dict[str, str]) -> ScorerResult:
-    told = {"reason": f"{result.reason}; {why}", "output": f"{result.output}[benchyard] {why}\n"}
-    return result.model_copy(update={**told, **changes})
+    texts = {"reason": f"{result.reason}; {why}", "output": f"{result.output}[benchyard] {why}\n"}
+    return result.model_copy(update={**texts, **changes})

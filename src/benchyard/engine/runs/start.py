@@ -142,10 +142,10 @@ class RunStarter:
         )
         return profile
 
-    async def devbox(self, asked: Caller, start: RunPlan) -> Devbox:
+    async def devbox(self, caller: Caller, start: RunPlan) -> Devbox:
         """Create the devbox of a run; done before the run is stored, so that a refusal leaves no record."""
         scenario = start.scenario
-        seed = self._tools.vault.derive("run-devboxes", asked.id)
+        seed = self._tools.vault.derive("run-devboxes", caller.id)
         isolation = scenario.isolation
         shown = start.shown
         if isolation == "live":
@@ -165,7 +165,7 @@ class RunStarter:
             is_marked_later=TRIAL_KEY in start.metadata,
         )
         wanted = devbox_request(scenario, start.profile, start.metadata)
-        made_for = Caller(id_from_bytes("dbx_", seed), asked.request_hash, run_id=asked.id, purpose=purpose)
+        made_for = Caller(id_from_bytes("dbx_", seed), caller.request_hash, run_id=caller.id, purpose=purpose)
         try:
             return await self._devboxes.create(made_for, wanted)
         except NotFound as error:

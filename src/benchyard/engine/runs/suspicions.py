@@ -100,8 +100,8 @@ def _processes_left(report: TamperReport, reference: ReferenceReport) -> list[st
     commands = [f"`{process.command[:_LONGEST_COMMAND]}` of {process.user}" for process in strange]
     shown = _list_text(commands, len(strange))
     theirs = ", ".join(reference.process_users)
-    told = f"those of the reference belong to {theirs}" if theirs else "the reference leaves none"
-    return [f"{shown} ran beside the scorers; {told}"]
+    comparison = f"those of the reference belong to {theirs}" if theirs else "the reference leaves none"
+    return [f"{shown} ran beside the scorers; {comparison}"]
 
 
 def _unknown(report: TamperReport, reference: ReferenceReport) -> list[str]:
@@ -109,8 +109,8 @@ def _unknown(report: TamperReport, reference: ReferenceReport) -> list[str]:
     unlisted = report.unwatched_outside_total - len(report.unwatched_outside)
     missed = [path for path in report.unwatched_outside if path not in known]
     shown = _list_text(missed, len(missed) + unlisted) if missed else f"{unlisted} more files"
-    told = f"whether scorers opened {shown}, changed outside of the work, is not known"
-    return [*([told] if missed or unlisted else []), *report.unknown]
+    comment = f"whether scorers opened {shown}, changed outside of the work, is not known"
+    return [*([comment] if missed or unlisted else []), *report.unknown]
 
 
 def _list_text(named: Sequence[str], count: int) -> str:
@@ -122,5 +122,5 @@ def _list_text(named: Sequence[str], count: int) -> str:
 
 def _distinct(lines: Iterable[str]) -> list[str]:
     """Return each line once and on one line: suspected agents choose the paths and commands in them."""
-    told = dict.fromkeys(" ".join(line.split())[:LONGEST_SUSPICION] for line in lines)
-    return [each for each in told if each][:MOST_SUSPICIONS]
+    suspicions = dict.fromkeys(" ".join(line.split())[:LONGEST_SUSPICION] for line in lines)
+    return [each for each in suspicions if each][:MOST_SUSPICIONS]

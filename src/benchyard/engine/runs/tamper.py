@@ -266,8 +266,8 @@ class TamperFindings:
 
     async def look_at_network(self, tools: EngineContext, devbox_id: str) -> None:
         """Note whether programs tried to leave a devbox without a network: the work may lack files."""
-        told = {execution.hint for execution in await tools.host.executions(devbox_id)}
-        if told & {executions.NO_NETWORK, executions.REACHED_OUT}:
+        hints = {execution.hint for execution in await tools.host.executions(devbox_id)}
+        if hints & {executions.NO_NETWORK, executions.REACHED_OUT}:
             self.notes.append(NO_NETWORK_NOTE)
 
     def _is_graded(self, path: str) -> bool:

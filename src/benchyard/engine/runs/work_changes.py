@@ -89,18 +89,18 @@ class WorkChanges:
         async with self._examined(run, state, wanted) as report:
             facts, data = await asyncio.to_thread(_read_content, report)
         when = "at its start" if side == "before" else "at its end"
-        told = f"{path[:200]!r} of scenario run {run_id} {when}"
+        described = f"{path[:200]!r} of scenario run {run_id} {when}"
         if facts["is_machines"]:
-            raise Conflict(f"{told} is the server machine's own file; its content is not shown")
+            raise Conflict(f"{described} is the server machine's own file; its content is not shown")
         if facts["type"] is None:
-            raise NotFound(f"there is no {told}")
+            raise NotFound(f"there is no {described}")
         if facts["type"] not in ("file", "link"):
-            raise UsageError(f"{told} is no file and no link: it has no content", field="path")
+            raise UsageError(f"{described} is no file and no link: it has no content", field="path")
         at = min(offset - begin, len(data))
         part = await asyncio.to_thread(scrubber.part, data, at, min(at + limit, len(data)))
         return WorkContent(part, facts["size"])
 
-    async def open(self, run_id: str, asked: Caller, name: str | None) -> Devbox:
+    async def open(self, run_id: str, caller: Caller, name: str | None) -> Devbox:
         """Start a devbox on the disk that a run left, with its user, resources and the scenario's variables.
 
         It has the network and the lifetime of any devbox, and neither the agent's secrets nor its tokens.
@@ -116,7 +116,7 @@ class WorkChanges:
             launch_parameters=LaunchParameters(**state.launch_parameters.model_dump(include=_KEPT)),
             environment_variables=environment,
         )
-        return await self._devboxes.create(asked, request)
+        return await self._devboxes.create(caller, request)
 
     async def _run_with_state(self, run_id: str) -> tuple[ScenarioRun, FinalState]:
         run = await self._runs.get(run_id)

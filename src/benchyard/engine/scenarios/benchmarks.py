@@ -30,17 +30,19 @@ class Benchmarks:
         self.records = records
         self._scenarios = scenarios
 
-    async def create(self, asked: Caller, request: BenchmarkRequest, *, is_public: bool = False) -> Benchmark:
+    async def create(
+        self, caller: Caller, request: BenchmarkRequest, *, is_public: bool = False
+    ) -> Benchmark:
         """Store a new benchmark; the same request again returns the same one."""
         given = request.model_dump(exclude_none=True)
         benchmark = Benchmark(
             **{**given, "scenario_ids": _without_repeats(request.scenario_ids or [])},
-            id=asked.id,
+            id=caller.id,
             create_time_ms=now_ms(),
-            request_hash=asked.request_hash,
+            request_hash=caller.request_hash,
             is_public=is_public,
         )
-        if await self.records.find(asked.id) is None:
+        if await self.records.find(caller.id) is None:
             await self._check(benchmark.scenario_ids)
         try:
             kept, _ = await run_to_end(self.records.insert_once(benchmark))
@@ -48,19 +50,19 @@ class Benchmarks:
             raise _name_conflict(request.name) from error
         return kept
 
-    async def publish(self, asked: Caller, request: BenchmarkRequest) -> Benchmark:
+    async def publish(self, caller: Caller, request: BenchmarkRequest) -> Benchmark:
         """Create or update a public benchmark of Benchyard itself."""
-        before = await self.records.find(asked.id)
+        before = await self.records.find(caller.id)
         if before is None:
-            return await self.create(asked, request, is_public=True)
+            return await self.create(caller, request, is_public=True)
         fields = {"attribution": None, "description": None, **_EMPTY, **request.model_dump(exclude_none=True)}
 
         def apply(benchmark: Benchmark) -> Benchmark:
             changed = benchmark.model_copy(update=fields)
             revision = benchmark.revision + (changed != benchmark)
-            return changed.model_copy(update={"revision": revision, "request_hash": asked.request_hash})
+            return changed.model_copy(update={"revision": revision, "request_hash": caller.request_hash})
 
-        return await self.records.change(asked.id, apply)
+        return await self.records.change(caller.id, apply)
 
     async def get(self, id: str) -> Benchmark:
         """Return the benchmark with this id; raises NotFound."""

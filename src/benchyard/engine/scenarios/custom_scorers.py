@@ -41,10 +41,10 @@ class CustomScorers:
     def __init__(self, records: Collection[CustomScorer]) -> None:
         self.records = records
 
-    async def create(self, asked: Caller, request: CustomScorerRequest) -> CustomScorer:
+    async def create(self, caller: Caller, request: CustomScorerRequest) -> CustomScorer:
         """Store a new scorer; raises UsageError if its type is taken, Forbidden if it is reserved."""
         _check_free(request.type)
-        return await self._insert(asked, request)
+        return await self._insert(caller, request)
 
     async def publish(self, id: str, request: CustomScorerRequest) -> CustomScorer:
         """Create or update a scorer that comes with the server."""
@@ -52,11 +52,11 @@ class CustomScorers:
             return await self._insert(Caller(id), request)
         return await self._change(id, request)
 
-    async def _insert(self, asked: Caller, request: CustomScorerRequest) -> CustomScorer:
+    async def _insert(self, caller: Caller, request: CustomScorerRequest) -> CustomScorer:
         record = CustomScorer(
-            id=asked.id,
+            id=caller.id,
             create_time_ms=now_ms(),
-            request_hash=asked.request_hash,
+            request_hash=caller.request_hash,
             type=request.type,
             bash_script=request.bash_script,
         )
@@ -146,9 +146,9 @@ class ScorerValidation:
             launch_parameters=environment.launch_parameters,
         )
         purpose = DevboxPurpose(working_directory=environment.working_directory)
-        asked = Caller(random_id("dbx_"), scorer_id=id, purpose=purpose)
+        caller = Caller(random_id("dbx_"), scorer_id=id, purpose=purpose)
         try:
-            devbox = await self._devboxes.create(asked, wanted)
+            devbox = await self._devboxes.create(caller, wanted)
         except NotFound as error:
             # The scorer itself exists; a 404 would deny that.
             raise UsageError(error.message, field="environment_parameters") from error
@@ -168,7 +168,7 @@ class ScorerValidation:
         self, scorer: CustomScorer, devbox_id: str, environment: ScenarioEnvironment, context: Any
     ) -> ScorerValidationResult:
         fields = {"type": CUSTOM_TYPE, "custom_scorer_type": scorer.type, "scorer_params": context}
-        told = partial(ScorerValidationResult, scoring_function_name=scorer.type)
+        result = partial(ScorerValidationResult, scoring_function_name=scorer.type)
         try:
             scripts = {scorer.type: scorer.bash_script}
             told_to = ScoringContext({}, scripts, call=self._tools.workers.call)
@@ -184,8 +184,8 @@ class ScorerValidation:
                 verdict = await grading.score(room)
         except ScorerFailed as error:
             output = f"{error.details.get('output', '')}\n[benchyard] {error.message}\n".lstrip()
-            return told(score=0.0, state="error", output=output)
-        return told(score=verdict.score, state="complete", output=verdict.output)
+            return result(score=0.0, state="error", output=output)
+        return result(score=verdict.score, state="complete", output=verdict.output)
 
     async def _wait_until_booted(self, devbox_id: str) -> Devbox:
         devbox = await self._tools.live_devboxes.wait(

@@ -54,15 +54,15 @@ class ShippedBenchmarks:
                 # A name that a user has taken must not keep the server from starting.
                 _log.error("the public benchmark %s was not loaded: %s", folder.name, error.message)
 
-    async def _publish(self, draft: BenchmarkDraft, asked: Caller) -> None:
+    async def _publish(self, draft: BenchmarkDraft, caller: Caller) -> None:
         """Publish all scenarios, then the benchmark itself, so that an interrupted start repeats it."""
         ids = [await self._scenario(each) for each in draft.scenarios if isinstance(each, ScenarioDraft)]
-        before = await self._benchmarks.records.find(asked.id)
+        before = await self._benchmarks.records.find(caller.id)
         for gone in set(before.scenario_ids if before else ()) - set(ids):
             await self._scenarios.records.change(
                 gone, lambda scenario: scenario.model_copy(update={"status": "archived"})
             )
-        await self._benchmarks.publish(asked, draft.request.model_copy(update={"scenario_ids": ids}))
+        await self._benchmarks.publish(caller, draft.request.model_copy(update={"scenario_ids": ids}))
 
     async def _scenario(self, draft: ScenarioDraft) -> str:
         for type, script in draft.custom_scorers.items():
@@ -97,8 +97,8 @@ class PublicBenchmarks:
                 )
             start = ids.index(query.starting_after) + 1
         end = start + query.limit
-        asked = str(query.where.get("name") or query.search or "")
-        items = [_under_name(each, asked) for each in every[start:end]]
+        name = str(query.where.get("name") or query.search or "")
+        items = [_under_name(each, name) for each in every[start:end]]
         return Page(items=items, has_more=end < len(every), total_count=len(every))
 
     async def own_page(self, query: Query) -> Page[BenchmarkView]:
@@ -162,8 +162,8 @@ async def find_benchmark(benchmarks: Benchmarks, given: str) -> Benchmark:
             return known
         name = catalog.canonical_name(given)
     if name is None:
-        told = "`benchyard benchmark list` and `list --public` show those there are"
-        raise NotFound(f"no benchmark is called {given[:200]!r}; {told}")
+        advice = "`benchyard benchmark list` and `list --public` show those there are"
+        raise NotFound(f"no benchmark is called {given[:200]!r}; {advice}")
     if (known := await benchmarks.records.find_named(name)) is not None:
         return known
     raise NotFound(not_imported_hint(name))
@@ -192,14 +192,14 @@ def _benchmark_view(benchmark: Benchmark) -> BenchmarkView:
 def _about(name: str) -> dict[str, str]:
     """Return the facts about a public benchmark, imported or not."""
     about = catalog.load(name).about
-    told = {
+    facts = {
         "title": about.title,
         "size": str(about.size),
         "licence": about.licence,
         "needs": "; ".join(about.needs),
         "home": about.home,
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in facts.items() if value}
 
 
 def _importable_view(name: str) -> BenchmarkView:
@@ -236,10 +236,10 @@ def _fits(view: BenchmarkView, query: Query) -> bool:
     return True
 
 
-def _under_name(view: BenchmarkView, asked: str | None) -> BenchmarkView:
+def _under_name(view: BenchmarkView, name: str | None) -> BenchmarkView:
     """Return a public benchmark under the name in the request: clients compare names exactly."""
     metadata = view.metadata or {}
     is_public = view.is_public or PUBLIC_KEY in metadata
-    if not asked or not is_public or asked == view.name or catalog.canonical_name(asked) != view.name:
+    if not name or not is_public or name == view.name or catalog.canonical_name(name) != view.name:
         return view
-    return view.model_copy(update={"name": asked, "metadata": {**metadata, NAME_KEY: view.name}})
+    return view.model_copy(update={"name": name, "metadata": {**metadata, NAME_KEY: view.name}})

@@ -52,10 +52,10 @@ class Scenarios:
         self._scorers = scorers
         self._image_resolver = image_resolver
 
-    async def create(self, asked: Caller, request: ScenarioRequest, *, is_public: bool = False) -> Scenario:
+    async def create(self, caller: Caller, request: ScenarioRequest, *, is_public: bool = False) -> Scenario:
         """Store a new scenario; the same request again returns the same one."""
-        scenario = _scenario_from_request(asked, request, is_public=is_public)
-        existing = await self.records.find(asked.id)
+        scenario = _scenario_from_request(caller, request, is_public=is_public)
+        existing = await self.records.find(caller.id)
         if existing is None:
             # Its blueprint or scorers may be gone when the same request comes again.
             await self.check(scenario)
@@ -219,15 +219,15 @@ class Scenarios:
             raise UsageError(error.message, field="environment_parameters") from error
 
 
-def _scenario_from_request(asked: Caller, request: ScenarioRequest, *, is_public: bool) -> Scenario:
+def _scenario_from_request(caller: Caller, request: ScenarioRequest, *, is_public: bool) -> Scenario:
     given = request.model_dump(exclude={"environment_parameters", *RULES})
     return Scenario(
         **{name: value for name, value in given.items() if value is not None},
         **rules_from(request.metadata or {}, request),
         environment=request.environment_parameters,
-        id=asked.id,
+        id=caller.id,
         create_time_ms=now_ms(),
-        request_hash=asked.request_hash,
+        request_hash=caller.request_hash,
         is_public=is_public,
     )
 

@@ -195,8 +195,8 @@ class _CutSteps:
         if len(line.text) <= WHOLE_BYTES:
             self.spans.append((0, 0))
             return
-        told = {"source": line.step.source, "message": line.step.text[: _CUT_TEXTS[-1]]}
-        text = cut_text(json.loads(line.text), told)
+        beginning = {"source": line.step.source, "message": line.step.text[: _CUT_TEXTS[-1]]}
+        text = cut_text(json.loads(line.text), beginning)
         self.spans.append((len(self.text), len(text)))
         self.text += text
 
@@ -269,21 +269,21 @@ def _argument(call: Any) -> str:
 
 def _index_text(name: str, document: TrajectoryDocument, columns: _Columns, scrubber: Scrubber) -> bytes:
     """Return the index as compressed JSON."""
-    told = {
+    facts = {
         "trace": name,
         "count": len(columns.source),
         "problem": document.problem,
         "trajectories": [_head(head) for head in document.heads],
         "columns": vars(columns),
     }
-    text = scrubber.data(json_line(told).encode())
+    text = scrubber.data(json_line(facts).encode())
     try:
         json.loads(text)
     except ValueError:
         # Without the secret the text is not valid JSON: keep only the values that are not texts.
         blank = [""] * len(columns.source)
         bare = {**vars(columns), "text": blank, "tools": [[] for _ in blank], "model": [None for _ in blank]}
-        text = json_line({**told, "trajectories": [], "columns": bare}).encode()
+        text = json_line({**facts, "trajectories": [], "columns": bare}).encode()
     return gzip.compress(text, 6, mtime=0)
 
 

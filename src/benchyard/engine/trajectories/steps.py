@@ -153,8 +153,8 @@ class TrajectorySteps:
         try:
             made = await self._tools.workers.make_file(_MAKE, content, given, _MAKE_LIMITS)
         except WorkerFailed as error:
-            told = f"{trace.name} cannot be read step by step: {error.message}; it can still be downloaded"
-            raise UsageError(told, field="trace") from error
+            message = f"{trace.name} cannot be read step by step: {error.message}; it can still be downloaded"
+            raise UsageError(message, field="trace") from error
         finally:
             os.close(content)
         try:
@@ -204,5 +204,5 @@ def _answer(opened: _OpenIndex, spans: list[StepSpan], first: int, last: int) ->
             )
         steps.append(json.dumps(about)[:-1].encode() + b', "step": ' + opened.text(span) + b"}")
         size += shown
-    told = {"trace": opened.trace, "count": opened.head.count, "next": following}
-    return json.dumps(told)[:-1].encode() + b', "steps": [' + b",\n".join(steps) + b"]}"
+    head = {"trace": opened.trace, "count": opened.head.count, "next": following}
+    return json.dumps(head)[:-1].encode() + b', "steps": [' + b",\n".join(steps) + b"]}"

@@ -31,13 +31,13 @@ class Traces:
         self._tools = tools
         self._runs = runs
 
-    async def add(self, run_id: str, asked: Caller, request: TraceRequest) -> ScenarioRun:
-        """Add a trace to a run; `asked` names a trajectory's object. A second call changes nothing."""
+    async def add(self, run_id: str, caller: Caller, request: TraceRequest) -> ScenarioRun:
+        """Add a trace to a run; `caller` names a trajectory's object. A second call changes nothing."""
         run = await self._runs.get(run_id)
         existing = next((each for each in run.traces if each.name == request.name), None)
-        if existing is not None and existing.object_id != (request.object_id or asked.id):
+        if existing is not None and existing.object_id != (request.object_id or caller.id):
             raise Conflict(f"scenario run {run_id} has a trace {request.name!r}; choose another name")
-        trace = existing or await self._trace(run, asked, request)
+        trace = existing or await self._trace(run, caller, request)
 
         def apply(run: ScenarioRun) -> ScenarioRun:
             if any(each.name == trace.name for each in run.traces):
@@ -94,10 +94,10 @@ class Traces:
             os.close(descriptor)
         return found
 
-    async def _trace(self, run: ScenarioRun, asked: Caller, request: TraceRequest) -> Trace:
+    async def _trace(self, run: ScenarioRun, caller: Caller, request: TraceRequest) -> Trace:
         if (request.object_id is None) == (request.trajectory is None):
             raise UsageError("give either object_id or trajectory")
-        object_id = request.object_id or await self._store(run, asked, request)
+        object_id = request.object_id or await self._store(run, caller, request)
         try:
             stored, _ = await self._tools.objects.content(object_id)
         except NotFound as error:
@@ -106,12 +106,12 @@ class Traces:
             name=request.name, kind=request.kind, object_id=object_id, size_bytes=stored.size_bytes or 0
         )
 
-    async def _store(self, run: ScenarioRun, asked: Caller, request: TraceRequest) -> str:
+    async def _store(self, run: ScenarioRun, caller: Caller, request: TraceRequest) -> str:
         check_atif(request.trajectory)
         scrubber = await scrubber_of(self._tools, run.devbox_id)
         objects = self._tools.objects
         wanted = ObjectRequest(name=request.name, content_type="text", metadata={RUN_KEY: run.id})
-        stored = await objects.create(asked.id, wanted, asked.request_hash)
+        stored = await objects.create(caller.id, wanted, caller.request_hash)
         if stored.state == ObjectState.UPLOADING:
             await objects.upload(stored.id, scrubber.pieces(self._written(request.trajectory)))
             await objects.complete(stored.id)

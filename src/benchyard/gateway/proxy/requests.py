@@ -33,9 +33,9 @@ class Refused(Exception):
 
     def headers(self) -> dict[str, str]:
         """Return the headers of the answer."""
-        told = {"content-type": "application/json"}
+        headers = {"content-type": "application/json"}
         # Some clients would retry a 401 for minutes.
-        return told if self.kind == "unavailable" else {**told, "x-should-retry": "false"}
+        return headers if self.kind == "unavailable" else {**headers, "x-should-retry": "false"}
 
 
 _TARGET = re.compile(r"/[\x21-\x7e]*")

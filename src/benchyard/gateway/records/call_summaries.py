@@ -43,11 +43,11 @@ def call_summaries(content: bytes) -> Iterator[CallSummary]:
         for row in connection.execute(_COLUMNS, (_MOST_ANSWER_BYTES, MOST_CALLS)):
             number, dialect, status, ended_ms, waited_ms, error, encoding, kind, answer = row
             response = _response(str(dialect), status or 0, kind, encoding, answer)
-            told = error or _refusal(status or 0, response) if ended_ms is not None else INTERRUPTED
+            problem = error or _refusal(status or 0, response) if ended_ms is not None else INTERRUPTED
             yield CallSummary(
                 number=int(number),
                 status=status or 0,
-                error=told[:_MOST_ERROR] if isinstance(told, str) else None,
+                error=problem[:_MOST_ERROR] if isinstance(problem, str) else None,
                 stop=_stop(response),
                 end_ms=ended_ms,
                 waited_ms=waited_ms or 0,
@@ -82,11 +82,11 @@ def _stop(response: Any) -> str | None:
     answer = fields(response)
     choice = fields(next(iter(items(answer.get("choices"))), None))
     candidate = fields(next(iter(items(answer.get("candidates"))), None))
-    told = (
+    candidates = (
         answer.get("stop_reason"),
         choice.get("finish_reason"),
         candidate.get("finishReason"),
         fields(answer.get("incomplete_details")).get("reason"),
         answer.get("status"),
     )
-    return next((each[:100] for each in told if isinstance(each, str) and each), None)
+    return next((each[:100] for each in candidates if isinstance(each, str) and each), None)

@@ -164,10 +164,10 @@ def read_history(file: Path) -> GrantHistory:
     usage, cost, unmetered = TokenUsage(), 0.0, 0
     known = True
     for row in rows:
-        told, status = row["usage"], row["status"] or 0
-        unmetered += is_unmetered(status, row["error"], told=told is not None)
-        if told is not None:
-            usage += TokenUsage(**json.loads(told))
+        reported, status = row["usage"], row["status"] or 0
+        unmetered += is_unmetered(status, row["error"], is_reported=reported is not None)
+        if reported is not None:
+            usage += TokenUsage(**json.loads(reported))
             cost += row["cost_usd"] or 0.0
             known = known and row["cost_usd"] is not None
         else:
@@ -186,9 +186,9 @@ def read_history(file: Path) -> GrantHistory:
     return GrantHistory(spent, unmetered, last["number"] if last else 0, meta.get("group"))
 
 
-def is_unmetered(status: int, error: str | None, *, told: bool) -> bool:
+def is_unmetered(status: int, error: str | None, *, is_reported: bool) -> bool:
     """Tell whether a call may have used unreported tokens: it was not refused, and did not end well."""
-    return status < 400 and (not told or error is not None)
+    return status < 400 and (not is_reported or error is not None)
 
 
 def is_unpriced(status: int) -> bool:

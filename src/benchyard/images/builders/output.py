@@ -112,29 +112,31 @@ def failure_from_buildah(output: BuildOutput, status: int) -> EngineFailure:
     errors = [number for number, line in enumerate(lines) if line.startswith("Error: ")]
     # A command may have several lines: the engine's own message begins with the last `Error: `.
     begins = errors[-1] if errors else len(lines)
-    told = "\n".join(lines[begins:])
+    message = "\n".join(lines[begins:])
     shown = [line for line in lines[:begins] if not _NOISE.fullmatch(line)]
-    if match := _EXIT.search(told):
+    if match := _EXIT.search(message):
         return EngineFailure("", shown, int(match[1]))
-    if not told:
+    if not message:
         return EngineFailure(f"the engine ended with status {status}", shown)
-    text = match[1] if (match := _ERROR.match(told)) else told.removeprefix("Error: ")
+    text = match[1] if (match := _ERROR.match(message)) else message.removeprefix("Error: ")
     # The engine's trace of its own request fills pages; the cause stands last.
     return EngineFailure(text.rpartition("copier: ")[2], shown)
 
 
-def build_error(told: EngineFailure, instruction: Instruction | None, context: Path) -> BuildFailed:
+def build_error(failure: EngineFailure, instruction: Instruction | None, context: Path) -> BuildFailed:
     """Return the error for a build that failed at an instruction."""
-    problem, details = told.problem[:_LONGEST_PROBLEM], {}
-    if told.exit_status is not None:
-        problem = f"the command ended with status {told.exit_status}"
-        details["exit_status"] = told.exit_status
-    shown = [f"    {line}" for line in told.lines[-_SHOWN_LINES:]]
+    problem, details = failure.problem[:_LONGEST_PROBLEM], {}
+    if failure.exit_status is not None:
+        problem = f"the command ended with status {failure.exit_status}"
+        details["exit_status"] = failure.exit_status
+    shown = [f"    {line}" for line in failure.lines[-_SHOWN_LINES:]]
     if instruction:
         problem = f"Dockerfile line {instruction.first}: {problem}\n  {instruction.text[:200]}"
         details["line"] = instruction.first
     message = "\n".join((problem, *shown)).replace(str(context), "context")
     reason = (
-        "out_of_disk" if any(_NO_SPACE in line for line in (told.problem, *told.lines)) else "build_failed"
+        "out_of_disk"
+        if any(_NO_SPACE in line for line in (failure.problem, *failure.lines))
+        else "build_failed"
     )
     return BuildFailed(message[:_LONGEST], reason, **details)

@@ -42,17 +42,17 @@ class AnthropicWire(ModelWire):
             schema=fields(format["schema"]) if "schema" in format else None,
         )
 
-    def whole(self, asked: ModelRequest, reply: ScriptedReply) -> Any:
+    def whole(self, request: ModelRequest, reply: ScriptedReply) -> Any:
         return {
-            **_message(asked, reply),
+            **_message(request, reply),
             "content": [block for block, _ in _blocks(reply)],
             "stop_reason": _stop(reply),
             "usage": _usage(reply.usage),
         }
 
-    def events(self, asked: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
+    def events(self, request: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
         begun = {
-            **_message(asked, reply),
+            **_message(request, reply),
             "content": [],
             "stop_reason": None,
             "usage": _usage(_early(reply)),
@@ -77,8 +77,8 @@ class AnthropicWire(ModelWire):
             "request_id": "req_scripted",
         }
 
-    def reported_usage(self, asked: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
-        return ReportedUsage(reply.usage, _early(reply) if asked.streams else None, followers=1)
+    def reported_usage(self, request: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
+        return ReportedUsage(reply.usage, _early(reply) if request.streams else None, followers=1)
 
 
 def _turns(body: Mapping[str, Any]) -> Iterator[ConversationMessage]:
@@ -104,12 +104,12 @@ def _tools(body: Mapping[str, Any]) -> Iterator[OfferedTool]:
             yield OfferedTool(name, fields(tool.get("input_schema")))
 
 
-def _message(asked: ModelRequest, reply: ScriptedReply) -> dict[str, Any]:
+def _message(request: ModelRequest, reply: ScriptedReply) -> dict[str, Any]:
     return {
         "id": f"msg_{reply.number:08d}",
         "type": "message",
         "role": "assistant",
-        "model": asked.model,
+        "model": request.model,
         "stop_sequence": None,
     }
 

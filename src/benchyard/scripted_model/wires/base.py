@@ -32,18 +32,18 @@ class ModelWire(ABC):
         """Read a request; its body had `size` bytes."""
 
     @abstractmethod
-    def whole(self, asked: ModelRequest, reply: ScriptedReply) -> Any:
+    def whole(self, request: ModelRequest, reply: ScriptedReply) -> Any:
         """Return the body of a reply that is not a stream."""
 
     @abstractmethod
-    def events(self, asked: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
+    def events(self, request: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
         """Yield the events of a stream, in their form on the wire."""
 
     @abstractmethod
     def error(self, status: int, message: str) -> Any:
         """Return the body of a reply that reports an error."""
 
-    def reported_usage(self, asked: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
+    def reported_usage(self, request: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
         """Return the usage that this reply reports."""
         return ReportedUsage(reply.usage)
 

@@ -35,7 +35,7 @@ class ChatWire(ModelWire):
             schema=fields(schema["schema"]) if "schema" in schema else None,
         )
 
-    def whole(self, asked: ModelRequest, reply: ScriptedReply) -> Any:
+    def whole(self, request: ModelRequest, reply: ScriptedReply) -> Any:
         message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": None}
         if reply.reasoning:
             message["reasoning_content"] = reply.reasoning
@@ -43,37 +43,37 @@ class ChatWire(ModelWire):
             message["tool_calls"] = [_call(call) for call in reply.calls]
         said = [text for _, text in _deltas(reply)]
         return {
-            **_head(asked, reply, "chat.completion"),
-            **_prompt_ids(asked),
+            **_head(request, reply, "chat.completion"),
+            **_prompt_ids(request),
             "choices": [
-                {"index": 0, "message": message, "finish_reason": _finish(reply), **_tokens(asked, said)}
+                {"index": 0, "message": message, "finish_reason": _finish(reply), **_tokens(request, said)}
             ],
             "usage": _usage(reply.usage),
         }
 
-    def events(self, asked: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
-        head = _head(asked, reply, "chat.completion.chunk")
+    def events(self, request: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
+        head = _head(request, reply, "chat.completion.chunk")
         first = {"role": "assistant", "content": ""}
         begun = {"index": 0, "delta": first, "finish_reason": None}
-        yield data_event({**head, **_prompt_ids(asked), "choices": [begun]})
+        yield data_event({**head, **_prompt_ids(request), "choices": [begun]})
         for delta, text in _deltas(reply):
-            choice = {"index": 0, "delta": delta, "finish_reason": None, **_tokens(asked, [text])}
+            choice = {"index": 0, "delta": delta, "finish_reason": None, **_tokens(request, [text])}
             yield data_event({**head, "choices": [choice]})
         ended = {"index": 0, "delta": {}, "finish_reason": _finish(reply)}
         yield data_event({**head, "choices": [ended]})
-        if _tells_usage(asked):
+        if _tells_usage(request):
             yield data_event({**head, "choices": [], "usage": _usage(reply.usage)})
         yield _DONE
 
     def error(self, status: int, message: str) -> Any:
         return base.openai_error(status, message)
 
-    def reported_usage(self, asked: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
-        return ReportedUsage(reply.usage if _tells_usage(asked) else None, followers=1)
+    def reported_usage(self, request: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
+        return ReportedUsage(reply.usage if _tells_usage(request) else None, followers=1)
 
 
-def _tells_usage(asked: ModelRequest) -> bool:
-    return not asked.streams or fields(asked.body.get("stream_options")).get("include_usage") is True
+def _tells_usage(request: ModelRequest) -> bool:
+    return not request.streams or fields(request.body.get("stream_options")).get("include_usage") is True
 
 
 def _turns(body: Mapping[str, Any]) -> Iterator[ConversationMessage]:
@@ -96,12 +96,12 @@ def _tools(body: Mapping[str, Any]) -> Iterator[OfferedTool]:
             yield OfferedTool(name, fields(function.get("parameters")))
 
 
-def _head(asked: ModelRequest, reply: ScriptedReply, kind: str) -> dict[str, Any]:
+def _head(request: ModelRequest, reply: ScriptedReply, kind: str) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{reply.number:08d}",
         "object": kind,
         "created": int(time.time()),
-        "model": asked.model,
+        "model": request.model,
     }
 
 
@@ -128,31 +128,31 @@ def _deltas(reply: ScriptedReply) -> Iterator[tuple[dict[str, Any], str]]:
             yield {"tool_calls": [{"index": index, "function": {"arguments": part}}]}, ""
 
 
-def _prompt_ids(asked: ModelRequest) -> dict[str, Any]:
-    if asked.body.get("return_token_ids") is not True:
+def _prompt_ids(request: ModelRequest) -> dict[str, Any]:
+    if request.body.get("return_token_ids") is not True:
         return {}
-    return {"prompt_token_ids": replies.token_ids(replies.chat_prompt(asked.body))}
+    return {"prompt_token_ids": replies.token_ids(replies.chat_prompt(request.body))}
 
 
-def _tokens(asked: ModelRequest, said: list[str]) -> dict[str, Any]:
+def _tokens(request: ModelRequest, said: list[str]) -> dict[str, Any]:
     """Return the tokens of a text, as far as the request asks for them."""
     fields: dict[str, Any] = {}
-    if asked.body.get("logprobs") is True:
+    if request.body.get("logprobs") is True:
         fields["logprobs"] = {
-            "content": [_logprob(asked, token) for text in said for token in replies.split_tokens(text)]
+            "content": [_logprob(request, token) for text in said for token in replies.split_tokens(text)]
         }
-    if asked.body.get("return_token_ids") is True:
+    if request.body.get("return_token_ids") is True:
         fields["token_ids"] = replies.token_ids(said)
     return fields
 
 
-def _logprob(asked: ModelRequest, token: str) -> dict[str, Any]:
+def _logprob(request: ModelRequest, token: str) -> dict[str, Any]:
     fields = {
         "token": token,
         "logprob": replies.token_logprob(token),
         "bytes": list(token.encode(errors="replace")),
     }
-    return {**fields, "top_logprobs": [fields] if asked.body.get("top_logprobs") else []}
+    return {**fields, "top_logprobs": [fields] if request.body.get("top_logprobs") else []}
 
 
 def _usage(usage: TokenUsage) -> dict[str, Any]:

@@ -46,17 +46,17 @@ class GeminiWire(ModelWire):
             schema=fields(next(filter(None, schemas), {"type": "object"})) if is_json else None,
         )
 
-    def whole(self, asked: ModelRequest, reply: ScriptedReply) -> Any:
-        return _response(asked, reply, list(_parts(reply)), is_last=True)
+    def whole(self, request: ModelRequest, reply: ScriptedReply) -> Any:
+        return _response(request, reply, list(_parts(reply)), is_last=True)
 
-    def events(self, asked: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
-        return map(data_event, _pieces(asked, reply))
+    def events(self, request: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
+        return map(data_event, _pieces(request, reply))
 
     def error(self, status: int, message: str) -> Any:
         word = _STATUS.get(status, "UNKNOWN")
         return {"error": {"code": status, "message": message, "status": word}}
 
-    def reported_usage(self, asked: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
+    def reported_usage(self, request: ModelRequest, reply: ScriptedReply) -> ReportedUsage:
         return ReportedUsage(replace(reply.usage, cache_write_tokens=0))
 
 
@@ -65,16 +65,16 @@ class GeminiArrayWire(GeminiWire):
 
     stream_type = "application/json"
 
-    def events(self, asked: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
-        for index, piece in enumerate(_pieces(asked, reply)):
+    def events(self, request: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
+        for index, piece in enumerate(_pieces(request, reply)):
             yield (b",\r\n" if index else b"[") + to_json(piece)
         yield b"]"
 
 
-def _pieces(asked: ModelRequest, reply: ScriptedReply) -> Iterator[dict[str, Any]]:
+def _pieces(request: ModelRequest, reply: ScriptedReply) -> Iterator[dict[str, Any]]:
     single = [[part] for part in _parts(reply, is_split=True)]
     for index, each in enumerate(single):
-        yield _response(asked, reply, each, is_last=index == len(single) - 1)
+        yield _response(request, reply, each, is_last=index == len(single) - 1)
 
 
 def _turns(body: Mapping[str, Any]) -> Iterator[ConversationMessage]:
@@ -116,10 +116,10 @@ def _parts(reply: ScriptedReply, *, is_split: bool = False) -> Iterator[dict[str
 
 
 def _response(
-    asked: ModelRequest, reply: ScriptedReply, found: list[dict[str, Any]], *, is_last: bool
+    request: ModelRequest, reply: ScriptedReply, found: list[dict[str, Any]], *, is_last: bool
 ) -> dict[str, Any]:
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": found}, "index": 0}
-    fields: dict[str, Any] = {"modelVersion": asked.model, "responseId": f"resp_{reply.number:08d}"}
+    fields: dict[str, Any] = {"modelVersion": request.model, "responseId": f"resp_{reply.number:08d}"}
     if is_last:
         candidate["finishReason"] = "STOP"
         fields["usageMetadata"] = _usage(reply.usage)

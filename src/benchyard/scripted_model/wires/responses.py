@@ -35,18 +35,18 @@ class ResponsesWire(ModelWire):
             schema=fields(format["schema"]) if "schema" in format else None,
         )
 
-    def whole(self, asked: ModelRequest, reply: ScriptedReply) -> Any:
+    def whole(self, request: ModelRequest, reply: ScriptedReply) -> Any:
         output = [_item(item, "completed") for item in _items(reply)]
         return {
-            **_response(asked, reply),
+            **_response(request, reply),
             "status": "completed",
             "completed_at": int(time.time()),
             "output": output,
             "usage": _usage(reply.usage),
         }
 
-    def events(self, asked: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
-        for number, event in enumerate(_events(asked, reply, self.whole(asked, reply))):
+    def events(self, request: ModelRequest, reply: ScriptedReply) -> Iterator[bytes]:
+        for number, event in enumerate(_events(request, reply, self.whole(request, reply))):
             yield named_event({**event, "sequence_number": number})
 
     def error(self, status: int, message: str) -> Any:
@@ -96,7 +96,7 @@ def _tool(tool: Mapping[str, Any]) -> OfferedTool:
     return OfferedTool(word(tool.get("name")), fields(tool.get("parameters")), tool.get("type") == "custom")
 
 
-def _response(asked: ModelRequest, reply: ScriptedReply) -> dict[str, Any]:
+def _response(request: ModelRequest, reply: ScriptedReply) -> dict[str, Any]:
     return {
         "id": f"resp_{reply.number:08d}",
         "object": "response",
@@ -107,7 +107,7 @@ def _response(asked: ModelRequest, reply: ScriptedReply) -> dict[str, Any]:
         "incomplete_details": None,
         "instructions": None,
         "metadata": {},
-        "model": asked.model,
+        "model": request.model,
         "output": [],
         "parallel_tool_calls": True,
         "temperature": 1.0,
@@ -156,8 +156,8 @@ def _item(item: Mapping[str, Any], status: str) -> _Event:
     return dict(item) if item["type"] == "reasoning" else {**item, "status": status}
 
 
-def _events(asked: ModelRequest, reply: ScriptedReply, whole: Any) -> Iterator[_Event]:
-    begun = _response(asked, reply)
+def _events(request: ModelRequest, reply: ScriptedReply, whole: Any) -> Iterator[_Event]:
+    begun = _response(request, reply)
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
     for index, item in enumerate(_items(reply)):
