@@ -16,7 +16,7 @@ from benchyard.engine.network.gateway_access import Grants
 from benchyard.errors import BenchyardError, UsageError
 from benchyard.gateway.calls import TokenUsage
 from benchyard.gateway.dialects.catalog import dialect_named
-from benchyard.gateway.dialects.model_answers import AnswerContent, read_answer
+from benchyard.gateway.dialects.model_replies import AnswerContent, read_answer
 from benchyard.gateway.grants import Grant
 from benchyard.gateway.proxy.http1 import UpstreamConnection
 
