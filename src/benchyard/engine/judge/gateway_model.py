@@ -16,7 +16,7 @@ from benchyard.engine.network.gateway_access import Grants
 from benchyard.errors import BenchyardError, UsageError
 from benchyard.gateway.calls import TokenUsage
 from benchyard.gateway.dialects.catalog import dialect_named
-from benchyard.gateway.dialects.model_replies import AnswerContent, read_answer
+from benchyard.gateway.dialects.model_replies import ReplyContent, read_answer
 from benchyard.gateway.grants import Grant
 from benchyard.gateway.proxy.http1 import UpstreamConnection
 
@@ -99,13 +99,13 @@ class GatewayModel:
         if 400 <= status < 500 and status not in (408, 409, 429):
             raise CallUnanswered(f"{self._provider} refuses the question: {reason}")
 
-    def _answer(self, content: AnswerContent) -> ModelAnswer:
+    def _answer(self, content: ReplyContent) -> ModelAnswer:
         if content.error is not None or not content.is_whole:
             raise CallUnanswered("the answer cannot be read")
         text = text_in_dialect(self._dialect, content.response)
         return ModelAnswer(text, content.usage or TokenUsage())
 
-    async def _exchange(self, request: DialectRequest) -> tuple[int, AnswerContent]:
+    async def _exchange(self, request: DialectRequest) -> tuple[int, ReplyContent]:
         """Send a request, and return the status and content of the answer."""
         dialect = dialect_named(self._dialect)
         assert dialect is not None
