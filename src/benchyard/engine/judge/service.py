@@ -136,7 +136,11 @@ class Judges:
     async def open(self) -> None:
         """Go on with the judge runs that an earlier server did not finish."""
         for run in await self.runs.all({"status": "running"}):
-            self._start(run)
+            if run.instructions == instructions_digest():
+                self._start(run)
+            else:
+                note = "this version of the server has other instructions for judges; judge again to go on"
+                await self._end(run.id, "stopped", note)
 
     async def begin(
         self, asked: Caller, job: Job, request: JudgeRequest, agents: Sequence[int] | None
