@@ -54,7 +54,7 @@ Missing = Sequence[tuple[str, str | None]]
 
 @dataclass
 class _Reading:
-    """What is left to read of a job's trials."""
+    """Trials of a job that are left to read."""
 
     version: object
     is_settled: bool
