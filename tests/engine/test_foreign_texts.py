@@ -261,9 +261,8 @@ async def notes(workers: Workers, _: Path) -> None:
 
 
 async def changes(_: Workers, __: Path) -> None:
-    found = tuple(
-        DiskChange(f"/srv/{at % 97:0300}/{at:06}", "added", "file", 0o755, 1, False) for at in range(20_000)
-    )
+    paths = (f"/home/user/work/.git/{'a/' * 500}{at:06}/config" for at in range(20_000))
+    found = tuple(DiskChange(path, "added", "file", 0o755, 1, False) for path in paths)
     findings = TamperFindings(
         WorkPaths(("/home/user/work",)), changes=DiskChanges(found, 20_000, False, True)
     )
@@ -293,15 +292,11 @@ async def changes(_: Workers, __: Path) -> None:
 
 
 async def processes(_: Workers, __: Path) -> None:
-    one = (
-        '{"pid": 1, "ppid": 1, "uid": 0, "user": "u", "command": "'
-        + "\\u0001" * 500
-        + '", "start_seconds_ago": 1}'
-    )
+    report = b'{"total": 9, "processes": [], "more": [' + b"[]," * 5 * MEBIBYTE + b"0]}"
 
     async def ask(_: object) -> tuple[dict[str, Any], list[int]]:
         sheet = os.memfd_create("sheet")
-        os.write(sheet, ('{"processes": [' + ",".join([one] * 5_000) + '], "total": 9}').encode())
+        os.write(sheet, report)
         return {"ok": True}, [sheet]
 
     running: Any = SimpleNamespace(ask=ask)
