@@ -89,12 +89,11 @@ def rescore(given: str, trials: Sequence[str], wait: bool, output: str) -> None:
 def _await_rescoring(client: Client, view: BenchmarkJobView) -> BenchmarkJobView:
     """Return the job once its current rescoring is over."""
     delay = _FIRST_LOOK_SECONDS
-    if view.rescoring_state != "running":
-        return view
     while view.rescoring_state == "running":
         time.sleep(delay)
         delay = min(delay * 2, _LATER_LOOKS_SECONDS)
         view = client.jobs.get(view.id, scenarios=False)
+    # The looks left the scenarios out.
     return client.jobs.get(view.id)
 
 
