@@ -156,7 +156,7 @@ def _follow(client: Client, board: JobBoard, say: _Lines) -> None:
             if is_news and event.time_ms >= (board.view.resume_time_ms or 0):
                 say(board.line_of(event), event.time_ms)
             if event.state is not None and event.state not in ENDED_JOBS:
-                board.refresh(client.jobs.get(board.view.id))
+                board.refresh(client.jobs.get(board.view.id, scenarios=False))
 
 
 @contextmanager

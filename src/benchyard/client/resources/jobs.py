@@ -230,16 +230,14 @@ class Jobs(JudgeVerbs[S]):
 
     @call
     def wait_for_rescoring(self, id: str, timeout: float | None = None) -> Steps[BenchmarkJobView]:
-        """Wait until the trials of a job are scored again; returns it without its scenarios.
-
-        Raises StillWaiting after the timeout.
-        """
+        """Wait until the trials of a job are scored again; raises StillWaiting after the timeout."""
         deadline = None if timeout is None else time.monotonic() + timeout
         delay = FIRST_LOOK_SECONDS
         while True:
             view = yield from self.get.steps(id, scenarios=False)
             if view.rescoring_state != "running":
-                return view
+                # The looks left the scenarios out.
+                return (yield from self.get.steps(id))
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 raise StillWaiting(f"trials of job {id} are still being scored again")
