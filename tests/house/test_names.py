@@ -54,7 +54,7 @@ MEANINGS = {
     "room": "engine/runs scorers testing",
     "round": "engine models",
     "stage": "engine/jobs models reports",
-    "trial": "api cli client engine/jobs models reports store",
+    "trial": "api cli client engine/jobs engine/judge engine/reported_jobs models reports store",
     "upstream": "engine gateway settings",
 }
 """Words of the glossary that are at hand for other things too, and the rooms where they mean what it says.

@@ -15,7 +15,7 @@ from benchyard.api.errors import ErrorView, add_error_handlers
 from benchyard.api.log import RequestLog
 from benchyard.api.metrics import RequestCounts
 from benchyard.api.middleware.auth import BearerKeys
-from benchyard.api.middleware.compression import AnswerCompression
+from benchyard.api.middleware.compression import ResponseCompression
 from benchyard.api.middleware.limits import RequestLimits
 from benchyard.api.middleware.rates import RateLimit
 from benchyard.api.tunnels.proxy import TunnelProxy
@@ -66,7 +66,7 @@ def build_app(services: Services) -> FastAPI:
             Middleware(BearerKeys, keys=services.keys, settings=services.settings),
             Middleware(RateLimit, settings=services.settings),
             Middleware(RequestLimits, settings=services.settings),
-            Middleware(AnswerCompression),
+            Middleware(ResponseCompression),
         ],
     )
     app.state.services = services

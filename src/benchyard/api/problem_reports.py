@@ -58,10 +58,10 @@ class _Reading:
 
     version: object
     is_settled: bool
-    """Whether no further trials could end when they were listed."""
+    """True if no further trials could end when they were listed."""
     missing: Missing
     is_cut: bool
-    """Whether there are more than were listed."""
+    """True if there are more than were listed."""
     stale_after: float
     """Time after which a running job may have so many more that it is worth a look."""
 

@@ -91,7 +91,7 @@ class FlipCounts(Model):
     n_repeated: int = 0
     """Scenarios with more than one attempt of a side: single attempts cannot tell what is chance."""
     differ_repeated: int = 0
-    """Those of them at which the two differ."""
+    """Number of them at which the two differ."""
 
 
 class ComparedScenario(Model):

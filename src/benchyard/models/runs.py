@@ -446,7 +446,7 @@ class ScenarioRunView(Model):
     scenario: ScenarioView | None = None
     tags: list[str] = Field(default_factory=list)
     note: str | None = None
-    """What people noted about a run that belongs to no job; that of a trial is the trial's."""
+    """Tags and note of a run that belongs to no job; that of a trial is the trial's."""
     labels: list[PersonLabel] = Field(default_factory=list)
 
 
@@ -496,7 +496,7 @@ class BenchmarkRun(Record):
     end_time_ms: int | None = None
     score: float | None = None
     n_suspect: int = 0
-    """Its scenario runs whose score may not be earned."""
+    """Number of its scenario runs whose score may not be earned."""
     is_closing: bool = False
     """True if it has ended while its scenario runs are still being ended."""
 

@@ -20,7 +20,7 @@ _DEVBOXES = "/v1/devboxes/"
 T = TypeVar("T")
 
 
-class AnswerCompression:
+class ResponseCompression:
     """Compresses whole answers, and tells those that a client has; streams pass as they are."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -28,11 +28,11 @@ class AnswerCompression:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not scope["path"].startswith(_DEVBOXES):
-            send = _Answer(scope, send).send
+            send = _Response(scope, send).send
         await self._app(scope, receive, send)
 
 
-class _Answer:
+class _Response:
     """An answer on its way to the client."""
 
     def __init__(self, scope: Scope, send: Send) -> None:

@@ -33,7 +33,7 @@ class HarborExport:
     job: BenchmarkJobView
     folder: Path
     trials: Sequence[TrialView]
-    """Those that count: superseded ones are left out."""
+    """Trials that count: superseded ones are left out."""
     names: Mapping[str, str]
     """Name of each trial's folder, by the trial's id."""
 

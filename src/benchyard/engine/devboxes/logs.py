@@ -98,7 +98,7 @@ class _Follower:
         self._positions: dict[str, _ReadPosition] = {}
         self._noted = 0
         self._is_behind = False
-        """Whether more was there to be read than is read at once."""
+        """True if there was more to be read than is read at once."""
 
     async def skip(self) -> None:
         """Skip all present lines."""

@@ -20,7 +20,7 @@ from benchyard.gateway.dialects.model_replies import ReplyContent, read_answer
 from benchyard.gateway.grants import Grant
 from benchyard.gateway.proxy.http1 import UpstreamConnection
 
-MOST_ANSWER_BYTES = 2 * 1024**2
+MOST_REPLY_BYTES = 2 * 1024**2
 ANSWER_SECONDS = 300.0
 """Time for one answer, with the time that the gateway waits for the provider's rate limit."""
 _TRIES = 3
@@ -50,7 +50,7 @@ class CallUnanswered(_Unanswered):
 
 
 @dataclass(frozen=True)
-class ModelAnswer:
+class ModelReply:
     """Text of an answer, and the usage that it reports."""
 
     text: str
@@ -66,7 +66,7 @@ class GatewayModel:
         self._provider = provider
         self._dialect = dialect_of_provider(provider)
 
-    async def ask(self, question: ModelQuestion) -> ModelAnswer:
+    async def ask(self, question: ModelQuestion) -> ModelReply:
         """Return the model's answer; raises BudgetSpent, ModelRefused or CallUnanswered.
 
         A call that the provider could not answer is repeated. None of the errors contains text of the model.
@@ -99,11 +99,11 @@ class GatewayModel:
         if 400 <= status < 500 and status not in (408, 409, 429):
             raise CallUnanswered(f"{self._provider} refuses the question: {reason}")
 
-    def _answer(self, content: ReplyContent) -> ModelAnswer:
+    def _answer(self, content: ReplyContent) -> ModelReply:
         if content.error is not None or not content.is_whole:
             raise CallUnanswered("the answer cannot be read")
         text = text_in_dialect(self._dialect, content.response)
-        return ModelAnswer(text, content.usage or TokenUsage())
+        return ModelReply(text, content.usage or TokenUsage())
 
     async def _exchange(self, request: DialectRequest) -> tuple[int, ReplyContent]:
         """Send a request, and return the status and content of the answer."""
@@ -149,8 +149,8 @@ async def _whole(connection: UpstreamConnection) -> bytes:
     pieces, size = [], 0
     while piece := await connection.read():
         size += len(piece)
-        if size > MOST_ANSWER_BYTES:
-            raise UsageError(f"its answer has more than {MOST_ANSWER_BYTES} bytes")
+        if size > MOST_REPLY_BYTES:
+            raise UsageError(f"its answer has more than {MOST_REPLY_BYTES} bytes")
         pieces.append(piece)
     return b"".join(pieces)
 

@@ -23,10 +23,10 @@ from benchyard.engine.context import Caller, EngineContext
 from benchyard.engine.ids import id_from_bytes
 from benchyard.engine.jobs.evidence import EvidenceBatch, TrialEvidence
 from benchyard.engine.jobs.service import Jobs
-from benchyard.engine.judge.answers import JudgeAnswer, read_judge_answer
 from benchyard.engine.judge.dialect_requests import ModelQuestion, SaidText
 from benchyard.engine.judge.gateway_model import BudgetSpent, CallUnanswered, GatewayModel, ModelRefused
 from benchyard.engine.judge.instructions import ANSWER_SCHEMA, INSTRUCTIONS, instructions_digest, refusal
+from benchyard.engine.judge.replies import JudgeReply, read_judge_reply
 from benchyard.engine.judge.trial_versions import trial_version
 from benchyard.engine.network.gateway_access import SERVERS_OWN, Grants
 from benchyard.engine.network.model_routes import ModelKeys, ModelRoute
@@ -346,7 +346,7 @@ class Judges:
             used, calls = used + answer.usage, calls + 1
             try:
                 read = await asyncio.to_thread(
-                    read_judge_answer, answer.text, evidence.shown, evidence.last_step
+                    read_judge_reply, answer.text, evidence.shown, evidence.last_step
                 )
             except UsageError as error:
                 said = answer.text[:_MOST_REPEATED] or "(nothing)"
@@ -471,7 +471,7 @@ def _with_progress(counts: JudgeCounts, spent: GrantUsage, run: JudgeRun) -> Jud
 
 
 def _judgement(
-    id: str, run: JudgeRun, evidence: _Evidence, answer: JudgeAnswer, usage: JudgeUsage
+    id: str, run: JudgeRun, evidence: _Evidence, answer: JudgeReply, usage: JudgeUsage
 ) -> Judgement:
     return Judgement(
         id=id,

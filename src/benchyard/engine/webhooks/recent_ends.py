@@ -22,7 +22,7 @@ class RecentEnds:
         self._jobs = store.collection("benchmark_jobs", Job)
         self._ends: OrderedDict[str, int] = OrderedDict()
         self._is_read = False
-        """Whether the jobs that ended under an earlier server are among them."""
+        """True if the jobs that ended under an earlier server are among them."""
 
     def note(self, job: Job) -> None:
         """Add a job that has ended or was changed after its end; one that goes on is dropped."""

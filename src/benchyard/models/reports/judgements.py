@@ -110,7 +110,7 @@ class JudgeRun(Record):
     """Digest of what the model was told to do."""
     state: JudgeRunState = "running"
     note: str | None = None
-    """Why it ended before all chosen trials were judged."""
+    """Reason why it ended before all chosen trials were judged."""
     counts: JudgeCounts = Field(default_factory=JudgeCounts)
     usage: JudgeUsage = Field(default_factory=JudgeUsage)
     end_time_ms: int | None = None
@@ -142,7 +142,7 @@ class JudgeRunView(Model):
     budget: Budget
     state: JudgeRunState
     note: str | None = None
-    """Why it ended before all chosen trials were judged."""
+    """Reason why it ended before all chosen trials were judged."""
     n_matching: int
     """Trials that the selection fits."""
     n_chosen: int = 0
@@ -187,7 +187,7 @@ class Judgement(Record):
     n_false_citations: int = 0
     """Citations that were dropped, because their quote is not in their step."""
     is_repeated: bool = False
-    """Whether its first answer was not valid."""
+    """True if its first answer was not valid."""
     usage: JudgeUsage = Field(default_factory=JudgeUsage)
 
     def columns(self) -> Columns:
@@ -215,9 +215,9 @@ class JudgementView(Model):
     citations: list[Citation] = Field(default_factory=list)
     n_false_citations: int = 0
     is_supported: bool = False
-    """Whether it has citations, and all that it gave were found."""
+    """True if it has citations, and all that it gave were found."""
     is_stale: bool = False
-    """Whether the trial was scored again since."""
+    """True if the trial was scored again since."""
     is_repeated: bool = False
     usage: JudgeUsage
 
@@ -249,7 +249,7 @@ class JudgeAgreement(Model):
     """Cohen's kappa: agreement beyond what the frequencies alone give; None where it is not defined."""
     kappa_low: float | None = None
     kappa_high: float | None = None
-    """Its 95 % interval from the large-sample error; None where there are too few trials for one."""
+    """The 95 % interval from the large-sample error; None where there are too few trials for one."""
     n_disputed: int = 0
     """Trials left out because people disagree among themselves, without a majority."""
     n_other_values: int = 0
@@ -268,4 +268,4 @@ class JudgementsView(Model):
     judgements: list[JudgementView] = Field(default_factory=list)
     """The newest of each trial and judge."""
     agreement: list[JudgeAgreement] = Field(default_factory=list)
-    """One for each judge that has judged trials with labels."""
+    """Figures of each judge that has judged trials with labels."""

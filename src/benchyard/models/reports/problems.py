@@ -110,7 +110,7 @@ class FailureGroup(Model):
     digest: str = ""
     """Digest of the four above: groups of other jobs with the same one failed alike."""
     is_new: bool | None = None
-    """Whether the last job of the same benchmark did not have it; None where that is not known."""
+    """True if the last job of the same benchmark did not have it; None where that is not known."""
     n_trials: int
     agents: list[str]
     n_scenarios: int

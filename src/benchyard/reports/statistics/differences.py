@@ -245,7 +245,7 @@ class Flips:
     n_repeated: int = 0
     """Scenarios with more than one attempt each, which can tell what is chance."""
     differ_repeated: int = 0
-    """Those of them at which the agents differ."""
+    """Number of them at which the agents differ."""
 
 
 def flips(strata: Iterable[Stratum]) -> Flips:

@@ -17,7 +17,7 @@ from benchyard.gateway.dialects.values import parse_json
 from benchyard.models.base import Model, WireInt
 from benchyard.models.reports.judgements import FAILURE_CATEGORIES, Citation
 
-MOST_ANSWER = 64 * 1024
+MOST_REPLY = 64 * 1024
 """Longest answer that is parsed, in characters."""
 _UNPRINTED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Control characters, and those that turn the direction of a text."""
@@ -30,7 +30,7 @@ class _GivenCitation(Model):
     quote: str
 
 
-class _GivenAnswer(Model):
+class _GivenReply(Model):
     category: str
     critical_step: WireInt | None = None
     explanation: str
@@ -38,7 +38,7 @@ class _GivenAnswer(Model):
 
 
 @dataclass(frozen=True)
-class JudgeAnswer:
+class JudgeReply:
     """A valid answer, with those of its citations that were found."""
 
     category: str
@@ -49,7 +49,7 @@ class JudgeAnswer:
     """Number of citations that were dropped."""
 
 
-def read_judge_answer(text: str, shown: Mapping[str, Sequence[str]], last_step: int) -> JudgeAnswer:
+def read_judge_reply(text: str, shown: Mapping[str, Sequence[str]], last_step: int) -> JudgeReply:
     """Return an answer whose citations were looked up in the texts that were shown of each step.
 
     Raises UsageError with a sentence of ours for an answer that is not valid: nothing of the answer is in it.
@@ -71,7 +71,7 @@ def read_judge_answer(text: str, shown: Mapping[str, Sequence[str]], last_step: 
             found.setdefault((each.step, quote), Citation(step=each.step, quote=quote))
         else:
             n_false += 1
-    return JudgeAnswer(given.category, given.critical_step, explanation, tuple(found.values()), n_false)
+    return JudgeReply(given.category, given.critical_step, explanation, tuple(found.values()), n_false)
 
 
 def is_found(quote: str, texts: Sequence[str]) -> bool:
@@ -85,8 +85,8 @@ def is_found(quote: str, texts: Sequence[str]) -> bool:
     return False
 
 
-def _parsed(text: str) -> _GivenAnswer:
-    if len(text) > MOST_ANSWER:
+def _parsed(text: str) -> _GivenReply:
+    if len(text) > MOST_REPLY:
         raise UsageError("it is too long")
     # Some models put it in a fence, or words around it.
     begin, end = text.find("{"), text.rfind("}")
@@ -97,12 +97,12 @@ def _parsed(text: str) -> _GivenAnswer:
     except ValueError as error:
         raise UsageError("it is not one JSON object") from error
     try:
-        return _GivenAnswer.model_validate(value)
+        return _GivenReply.model_validate(value)
     except ValidationError as error:
         place = (
             ".".join(str(part) for part in error.errors(include_input=False)[0]["loc"][:1]) or "the object"
         )
-        known = place if place in _GivenAnswer.model_fields else "the object"
+        known = place if place in _GivenReply.model_fields else "the object"
         raise UsageError(f"{known} is missing or of another type than asked for") from error
 
 

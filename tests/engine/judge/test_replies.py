@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from benchyard.engine.judge.answers import MOST_ANSWER, is_found, read_judge_answer
 from benchyard.engine.judge.instructions import MOST_CITATIONS, MOST_EXPLANATION, MOST_QUOTE
+from benchyard.engine.judge.replies import MOST_REPLY, is_found, read_judge_reply
 from benchyard.errors import UsageError
 
 SHOWN = {"2": ["ls -la", "total 8\nREADME.md  setup.py"], "3": ['rg "days"', "bash: rg: command not found"]}
@@ -19,7 +19,7 @@ VALID: dict[str, Any] = {
 
 
 def read(**changes: Any) -> Any:
-    return read_judge_answer(json.dumps({**VALID, **changes}), SHOWN, 3)
+    return read_judge_reply(json.dumps({**VALID, **changes}), SHOWN, 3)
 
 
 def test_a_valid_answer_keeps_what_was_found() -> None:
@@ -31,7 +31,7 @@ def test_a_valid_answer_keeps_what_was_found() -> None:
 @pytest.mark.parametrize("around", ["{}", "Here it is:\n```json\n{}\n```\nDone.", "<think>hm</think>\n{}\n"])
 def test_the_object_may_stand_among_other_words(around: str) -> None:
     text = around.replace("{}", json.dumps(VALID))
-    assert read_judge_answer(text, SHOWN, 3).category == "system-failure"
+    assert read_judge_reply(text, SHOWN, 3).category == "system-failure"
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_an_answer_that_is_not_valid_is_refused_in_our_words(changes: dict[str, 
         ("{not json}", "not one JSON object"),
         ('{"category": NaN}', "not one JSON object"),
         ("{" + '"a":{' * 5000 + "}" * 5001, "not one JSON object"),
-        ("x" * (MOST_ANSWER + 1), "too long"),
+        ("x" * (MOST_REPLY + 1), "too long"),
         ("{}", "category is missing"),
     ],
 )
 def test_text_that_is_no_answer_is_refused(text: str, told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        read_judge_answer(text, SHOWN, 3)
+        read_judge_reply(text, SHOWN, 3)
 
 
 def test_quotes_that_are_not_in_their_step_are_dropped_and_counted() -> None:
