@@ -170,6 +170,7 @@ def test_rows_of_records_become_attempts_that_count_as_trials_do() -> None:
     assert [each.score for each in found] == [1.0, 0.0, None, 0.0, 1.0]
     assert found[0].working_ms == 10.0
     assert found[4].earlier == (0.0,)
+    assert [each.is_suspect for each in found] == [False, False, False, True, False]
 
 
 def test_rows_of_jobs_and_runs_become_sources() -> None:
@@ -189,10 +190,10 @@ def test_rows_of_jobs_and_runs_become_sources() -> None:
     ]
     assert len(groups[0]) == len(GROUP_PATHS)
     runs: list[list[Any]] = [
-        ["bmr_3", "scn_1", "completed", 0.5, None, 1, 2, 1, "scr_1", None, False],
-        [None, "scn_1", "scored", 1.0, 0.25, 1, 5, 1, "scr_2", "alone", False],
-        [None, "scn_1", "completed", 1.0, None, 1, 2, 1, "scr_3", None, True],
-        ["bmr_3", "scn_1", "running", None, None, 1, None, 1, "scr_4", None, False],
+        ["bmr_3", "scn_1", "completed", 0.5, "a forged file", None, 1, 2, 1, "scr_1", None, False],
+        [None, "scn_1", "scored", 1.0, None, 0.25, 1, 5, 1, "scr_2", "alone", False],
+        [None, "scn_1", "completed", 1.0, None, None, 1, 2, 1, "scr_3", None, True],
+        ["bmr_3", "scn_1", "running", None, None, None, 1, None, 1, "scr_4", None, False],
     ]
     assert all(len(each) == len(RUN_PATHS) for each in runs)
     assert [each.id for each in sources_of_runs(runs)] == ["scr_2"]
@@ -201,10 +202,11 @@ def test_rows_of_jobs_and_runs_become_sources() -> None:
         (("bmr_3", 0), 0.5, 1.0),
         (("scr_2", 0), 1.0, 4.0),
     ]
+    assert [each.is_suspect for each in attempts] == [True, False]
 
 
 def test_a_run_of_code_that_timed_out_counts_0_as_in_its_report() -> None:
-    row = ["bmr_1", "scn_1", "timeout", None, None, 1, 2, 1, "scr_1", None, False]
+    row = ["bmr_1", "scn_1", "timeout", None, None, None, 1, 2, 1, "scr_1", None, False]
     (found,) = of_runs([row], {})
     assert found.score == 0.0
     (canceled,) = of_runs([[*row[:2], "canceled", *row[3:]]], {})

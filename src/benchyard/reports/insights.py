@@ -78,6 +78,7 @@ def _leader(label: str, rows: ByScenario, n_jobs: int, rank: Rank) -> LeaderRow:
         n_scenarios=len(counted),
         n_attempts=sum(len(row.scores) for row in counted),
         unscored=sum(row.unscored for row in rows.values()),
+        n_suspect=sum(row.n_suspect for row in rows.values()),
         score=score,
         place=rank.place,
         best=rank.best,

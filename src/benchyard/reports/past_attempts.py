@@ -50,6 +50,8 @@ class PastAttempt:
     earlier: tuple[float, ...] = ()
     """Earlier scores of the same final state by the same revision."""
     id: str = ""
+    is_suspect: bool = False
+    """True if it has a score above 0 that may not be earned."""
 
 
 def sources_of_jobs(rows: Iterable[Sequence[Any]]) -> list[Source]:
@@ -117,7 +119,7 @@ def sources_of_runs(rows: Iterable[Sequence[Any]]) -> list[Source]:
             agent_name=SDK_AGENT,
             label=SDK_AGENT,
         )
-        for group, _, _, _, _, created, ended, _, id, name, is_reference in rows
+        for group, _, _, _, _, _, created, ended, _, id, name, is_reference in rows
         if group is None and not is_reference
     ]
 
@@ -140,7 +142,8 @@ def _of_trial(row: Sequence[Any], rules: Mapping[str, SuspectRule]) -> PastAttem
     counted = _number(score) if state == "completed" else None
     if state != "completed" and failure in AGENTS_OWN:
         counted = 0.0
-    if counted and suspicion and rules.get(job_id) == "zero":
+    is_suspect = bool(counted and suspicion)
+    if is_suspect and rules.get(job_id) == "zero":
         counted = 0.0
     taken = None if start is None or end is None else max(0.0, float(end - start - (preparing or 0)))
     known = _number(cost)
@@ -156,6 +159,7 @@ def _of_trial(row: Sequence[Any], rules: Mapping[str, SuspectRule]) -> PastAttem
         end_time_ms=int(end or start or 0),
         earlier=_earlier(earlier, revision),
         id=str(id),
+        is_suspect=is_suspect,
     )
 
 
@@ -170,7 +174,8 @@ def _earlier(records: Any, revision: int | None) -> tuple[float, ...]:
 def of_runs(rows: Iterable[Sequence[Any]], names: Mapping[str, str]) -> list[PastAttempt]:
     """Return the attempts of scenario runs that code made, given the names of scenarios."""
     found = []
-    for group, scenario_id, state, score, cost, start, end, revision, id, _, is_reference in rows:
+    for row in rows:
+        group, scenario_id, state, score, suspicion, cost, start, end, revision, id, _, is_reference = row
         if end is None or is_reference or not isinstance(scenario_id, str):
             continue
         known = _number(cost)
@@ -190,6 +195,7 @@ def of_runs(rows: Iterable[Sequence[Any]], names: Mapping[str, str]) -> list[Pas
                 revision=revision,
                 end_time_ms=int(end),
                 id=str(id),
+                is_suspect=bool(_number(score) and suspicion),
             )
         )
     return found
@@ -209,6 +215,7 @@ class ScenarioAttempts:
     costs: list[float] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     unscored: int = 0
+    n_suspect: int = 0
     has_costs: bool = True
 
     def add(self, attempt: PastAttempt) -> None:
@@ -217,6 +224,7 @@ class ScenarioAttempts:
             self.unscored += 1
             return
         self.scores.append(attempt.score)
+        self.n_suspect += attempt.is_suspect
         self.has_costs = self.has_costs and attempt.has_cost
         if attempt.cost is not None:
             self.costs.append(attempt.cost)

@@ -73,6 +73,7 @@ def _points(
                 n_scenarios=sum(bool(row.scores) for row in rows),
                 n_attempts=sum(len(row.scores) for row in rows),
                 unscored=sum(row.unscored for row in rows),
+                n_suspect=sum(row.n_suspect for row in rows),
                 score=score_estimate([row.mean for row in rows if row.mean is not None]),
                 cost_usd=amount_estimate(rows, lambda row: row.cost),
                 working_ms=amount_estimate(rows, lambda row: row.working_ms),
@@ -262,6 +263,7 @@ def _history_point(source: Source, row: ScenarioAttempts) -> HistoryPoint:
         passed=row.passed,
         mean=row.mean,
         unscored=row.unscored,
+        n_suspect=row.n_suspect,
         is_flaky=0 < row.passed < len(row.scores),
     )
 

@@ -74,6 +74,7 @@ def _print_series(series: TrendSeries) -> None:
                 _cost(point.cost_usd),
                 _time(point.working_ms),
                 ", ".join(_change(name, each) for name, each in changes if each and each.is_change),
+                _doubts(point.n_suspect, point.unscored),
             ]
         )
     titles = [
@@ -85,6 +86,7 @@ def _print_series(series: TrendSeries) -> None:
         "COST",
         "TIME",
         "CHANGE",
+        "DOUBTS",
     ]
     kept = [at for at, title in enumerate(titles) if any(row[at] for row in rows)]
     narrow = Narrow(["JOB"], ["COST", "TIME", "VERSION", _BAR_TITLE])
@@ -158,7 +160,7 @@ def _print_insights(view: InsightsView) -> None:
     if not view.leaders:
         click.echo("no job or run on it has a score; `benchyard job run --benchmark ...` makes one")
         return
-    titles = ["PLACE", "AGENT", "MEAN (95 %)", _BAR_TITLE, "TRIALS", "COST", "TIME"]
+    titles = ["PLACE", "AGENT", "MEAN (95 %)", _BAR_TITLE, "TRIALS", "COST", "TIME", "DOUBTS"]
     rows = [_leader(row) for row in view.leaders]
     kept = [at for at, title in enumerate(titles) if any(row[at] for row in rows)]
     narrow = Narrow(["AGENT"], ["TIME", "COST", "TRIALS", _BAR_TITLE])
@@ -174,12 +176,18 @@ def _print_insights(view: InsightsView) -> None:
         _print_power(view)
 
 
+def _doubts(n_suspect: int, unscored: int) -> str:
+    counts = {"suspect": n_suspect, "unscored": unscored}
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+
+
 def _leader(row: LeaderRow) -> list[str]:
     place = str(row.place) if row.best == row.worst else f"{row.place} ({row.best}-{row.worst})"
     cost = "" if row.cost_usd is None else f"${row.cost_usd:.4f}"
     time = "" if row.working_ms is None else duration(round(row.working_ms))
     bar = estimate_bar(row.score)
-    return [place, clean(row.label), _mean(row.score), bar, str(row.n_attempts), cost, time]
+    doubts = _doubts(row.n_suspect, row.unscored)
+    return [place, clean(row.label), _mean(row.score), bar, str(row.n_attempts), cost, time, doubts]
 
 
 def _print_scenarios(view: InsightsView) -> None:
@@ -279,8 +287,8 @@ def _print_history(view: ScenarioHistoryView) -> None:
 
 
 def _history_row(point: HistoryPoint) -> list[str]:
-    unscored = f"{point.unscored} unscored" if point.unscored else ""
-    told = ", ".join(each for each in ("flaky" if point.is_flaky else "", unscored) if each)
+    doubts = _doubts(point.n_suspect, point.unscored)
+    told = ", ".join(each for each in ("flaky" if point.is_flaky else "", doubts) if each)
     return [
         when(point.time_ms)[:16],
         clean(point.name),

@@ -25,6 +25,7 @@ RUN_PATHS = (
     ("scenario_id",),
     ("state",),
     ("result", "score"),
+    ("result", "suspicions", 0),
     ("usage", "cost_usd"),
     ("create_time_ms",),
     ("end_time_ms",),

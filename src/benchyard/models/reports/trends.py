@@ -35,6 +35,8 @@ class TrendPoint(Model):
     n_scenarios: int
     n_attempts: int
     unscored: int = 0
+    n_suspect: int = 0
+    """Number of scores that may not be earned."""
     score: EstimateView | None = None
     cost_usd: EstimateView | None = None
     """Of one attempt; None where it is not known for all."""
@@ -78,6 +80,8 @@ class HistoryPoint(Model):
     passed: int
     mean: float | None = None
     unscored: int = 0
+    n_suspect: int = 0
+    """Number of scores that may not be earned."""
     is_flaky: bool = False
     """True if some attempts passed and others did not."""
 
@@ -138,6 +142,8 @@ class LeaderRow(Model):
     n_scenarios: int
     n_attempts: int
     unscored: int
+    n_suspect: int = 0
+    """Number of scores that may not be earned."""
     score: EstimateView
     place: int
     best: int
