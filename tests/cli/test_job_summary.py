@@ -152,8 +152,24 @@ def test_ten_thousand_trials_are_shown_in_a_moment(capfd: pytest.CaptureFixture[
     assert time.process_time() - begin < 1.0, "usually a tenth of that"
     shown = capfd.readouterr().out
     assert "agent-1 against agent-0: +0.500 (+0.499 to +0.500)" in shown
-    assert "more than chance" in shown
+    assert "scenarios: more than chance\n" in shown
     assert "and 4980 more; -e shows all" in shown
+
+
+def test_a_difference_that_tells_nothing_of_other_scenarios_is_not_said_to(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    trials = [
+        trial(1.0 - agent, agent=agent, scenario=number).model_copy(
+            update={"id": f"trl_{agent}_{number}_{attempt}", "attempt": attempt}
+        )
+        for agent in (0, 1)
+        for number in range(4)
+        for attempt in (1, 2)
+    ]
+    summarize(job_view(job(2, 4, state=JobState.COMPLETED), trials, with_scenarios=True), extended=False)
+    shown = " ".join(capfd.readouterr().out.split())
+    assert "p = 0.002 on 4 scenarios: more than chance on these scenarios, which are too few" in shown
 
 
 def test_below_a_threshold_or_without_a_score() -> None:

@@ -139,6 +139,11 @@ class AgentDifference:
         return f"{self.mean:+.3f} ({self.low:+.3f} to {self.high:+.3f})"
 
     @property
+    def is_general(self) -> bool:
+        """Tell whether the interval leaves out 0, so that other scenarios like these would show it too."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+    @property
     def is_real(self) -> bool:
         """Tell whether it is more than chance makes in one of 20 cases."""
         return self.p <= LEVEL

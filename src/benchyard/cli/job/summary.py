@@ -342,6 +342,8 @@ def _print_differences(names: Sequence[str], outcomes: Sequence[BenchmarkOutcome
     tested = differences_to_first(outcomes)
     for each in tested[:_MOST_TESTED]:
         told = "more than chance" if each.is_real else "may be chance"
+        if each.is_real and not each.is_general:
+            told += " on these scenarios, which are too few to tell of others"
         echo_sentence(
             f"{clean(each.label)} against {clean(each.first)}: {each.text}, p = {_p(each.p)} on"
             f" {count_text(each.n, 'scenario')}: {told}"
