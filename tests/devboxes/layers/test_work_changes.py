@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 
 from benchyard.devboxes.layers import work_changes
 from benchyard.devboxes.layers.trees import OPAQUE, make_whiteout
@@ -85,6 +85,10 @@ def compared(before: dict[str, tuple[object, ...]], now: dict[str, tuple[object,
 @as_root
 @settings(max_examples=60, deadline=None, phases=PHASES)
 @given(STACKS)
+@example(
+    [[("write", "a/new/b", "")], [("remove", "a", ""), ("make", "a/new/new", "")], [("write", "new", "")]]
+)
+@example([[], [("remove", "a", "")], [("make", "a", "")]])
 def test_every_difference_of_two_disks_is_found_and_nothing_else(stack: list[list[Step]]) -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         folder = Path(name)

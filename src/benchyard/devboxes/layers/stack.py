@@ -42,6 +42,8 @@ class LayerStack:
         self._levels: list[list[TreeCursor]] = [self._uncovered(self._places)]
         self._begun: list[TreeCursor | None] = [None]
         """The machine's own directory that begins at each level, if any."""
+        self._covers: list[TreeCursor | None] = [None]
+        """The layer at each level whose entry, which is no directory, covers the layers below, if any."""
 
     def __enter__(self) -> Self:
         return self
@@ -98,18 +100,20 @@ class LayerStack:
         topmost = {id(place) for place in self._places[:count]}
         here = [place for place in self._levels[-1] if id(place) in topmost]
         names = {name for place in here for name in os.listdir(place.fd)}
-        return names, any(is_opaque(place.fd) for place in here)
+        is_covering = self._covers[-1] is not None and id(self._covers[-1]) in topmost
+        return names, is_covering or any(is_opaque(place.fd) for place in here)
 
     def down(self, name: str) -> bool:
         """Enter a directory of this view; return False (and do not move) if there is none of that name."""
         layers: list[TreeCursor] = []
         covered = False
+        cover: TreeCursor | None = None
         for place in self._levels[-1]:
             status = status_of(name, place.fd)
             if status is None:
                 continue
             if not stat.S_ISDIR(status.st_mode) or not _enter(place, name):
-                covered = True
+                covered, cover = True, place
                 break
             layers.append(place)
             if is_opaque(place.fd):
@@ -122,11 +126,13 @@ class LayerStack:
             return False
         self._levels.append(layers)
         self._begun.append(own)
+        self._covers.append(cover)
         return True
 
     def up(self) -> None:
         """Go back to the place where `down` was called."""
         begun = self._begun.pop()
+        self._covers.pop()
         for place in self._levels.pop():
             if place is not begun:
                 place.up()

@@ -175,6 +175,8 @@ class _Walk:
         self._lists_all = lists_all
         self._names: list[str] = []
         self._sides = [(True, True)]
+        self._hides = [False]
+        """True for folders of which an own layer hides what lies below, there or in a folder above."""
         self._looked = 0
         self._deadline = time.monotonic() + _SECONDS
 
@@ -213,12 +215,13 @@ class _Walk:
     def _candidates(self) -> set[str]:
         """Return the names that the own layers of either system touch here."""
         names: set[str] = set()
-        is_hiding = False
+        is_hiding = self._hides[-1]
         for stack, count, is_here in zip(self._stacks, self._own, self._sides[-1], strict=True):
             if is_here:
                 touched, hides = stack.touched(count)
                 names |= touched
                 is_hiding = is_hiding or hides
+        self._hides[-1] = is_hiding
         if is_hiding or self._sides[-1] != (True, True):
             for stack, is_here in zip(self._stacks, self._sides[-1], strict=True):
                 names.update(stack.listed() if is_here else ())
@@ -236,10 +239,12 @@ class _Walk:
         if not any(ways):
             return False
         self._sides.append((ways[0], ways[1]))
+        self._hides.append(self._hides[-1])
         self._names.append(name)
         return True
 
     def _leave(self, _name: str) -> None:
+        self._hides.pop()
         for stack, is_here in zip(self._stacks, self._sides.pop(), strict=True):
             if is_here:
                 stack.up()
