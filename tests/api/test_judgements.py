@@ -135,7 +135,7 @@ def test_a_trial_is_judged_in_every_dialect_and_paid_once(
     (entry,) = model.ledger.entries
     assert entry.key == KEY
     assert run.usage.calls == found.usage.calls == 1
-    assert run.usage.input_tokens == found.usage.input_tokens == model.ledger.total().input_tokens > 1000
+    assert run.usage.input_tokens == found.usage.input_tokens == model.ledger.total().input_tokens > 500
     if name == "house/my-model":
         assert (run.budget.tokens, run.usage.cost_usd, found.usage.cost_usd) == (500_000, None, None)
     else:
