@@ -215,10 +215,10 @@ def attached(files: Mapping[str, bytes]) -> Callable[[str], Awaitable[bytes]]:
 def test_exercises_and_the_files_of_their_answers_are_looked_at_in_workers() -> None:
     """Many files, large ones, and names of all kinds, in the exercise and in the answer."""
     large = b"xtest(skip) @Disabled() \n" * 100_000
-    exercise = {f"more/{at}.txt": b"x" for at in range(1_500)}
+    exercise = {f"more/{at}.png": b"x" for at in range(1_500)}
     files = {**exercise, "two-fer.spec.js": large}
     rows = [
-        *(f"f 1 more/{at}.txt" for at in range(1_500)),
+        *(f"f 1 more/{at}.png" for at in range(1_500)),
         *(f"f 7 a/{at}-{'x' * 20}" for at in range(25_000)),
     ]
     listing = "\0".join(rows).encode()
