@@ -83,8 +83,10 @@ COSTLY = re.compile(
     r"tests/("
     r"benchmarks/test_swe_bench_verified\.py::test_an_(export_of_it_says_the_same|environment_with_stand_ins)"
     r"|benchmarks/test_bigcodebench\.py::test_real_items"
-    r"|scorers/test_polyglot\.py::Test(Go|Java)Answers::"
+    r"|scorers/test_polyglot\.py::Test(Go|Java|Javascript)Answers::"
     r"|e2e/test_problems\.py::test_a_looping_agent"
+    r"|api/test_causes\.py::test_an_answer_that_makes_a_scorer_fail_counts_0"
+    r"\[(bash|command|harbor|tests): a loop"
     r")"
 )
 """Single tests that build or install for a minute what a shorter test beside them shows in small."""

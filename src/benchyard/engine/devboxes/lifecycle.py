@@ -140,14 +140,16 @@ class Lifecycle:
             failure = Move(_S.FAILURE, failure="health_check_failed", detail=error.message)
             await retry_store(self.end, devbox_id, failure)
             return
-        await self._note(
-            devbox_id,
-            lambda record: (
-                record
-                if record.status is _S.SUSPENDED
-                else record_after_move(record, Move(_S.SUSPENDED), now_ms())
-            ),
-        )
+        # A conflict: the devbox was ended while it came to rest, and its end cleans up.
+        with contextlib.suppress(Conflict):
+            await self._note(
+                devbox_id,
+                lambda record: (
+                    record
+                    if record.status is _S.SUSPENDED
+                    else record_after_move(record, Move(_S.SUSPENDED), now_ms())
+                ),
+            )
 
     async def _run_hooks(self, devbox: Devbox) -> None:
         lifecycle = devbox.launch_parameters.lifecycle
