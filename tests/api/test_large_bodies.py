@@ -111,5 +111,7 @@ def test_no_trajectory_is_felt(tmp_path: Path) -> None:
                 assert kept["size_bytes"] > 8 * MEBIBYTE
                 content = await client.get(f"{path}/way.json")
                 assert content.json() == trajectory
+                ended = await client.post(f"/v1/scenarios/runs/{run['id']}/cancel")
+                assert ended.status_code == 200, ended.text
 
     asyncio.run(live())

@@ -45,6 +45,8 @@ async def begun(engine: Engine, tools: EngineContext, *commands: str) -> dict[st
         descriptor = await tools.host.open_read("dbx_1", f"{WORK}/{name}")
         with os.fdopen(descriptor, "rb") as file:
             found[name] = file.read(), stat.S_IMODE(os.fstat(descriptor).st_mode)
+    await engine.devboxes.shutdown(devbox.id, force=True)
+    await tools.work.settle("devbox/")
     return found
 
 
@@ -96,5 +98,6 @@ def test_a_file_that_cannot_be_written_has_its_own_failure(tmp_path: Path) -> No
         devbox = await engine.devboxes.create(Caller("dbx_1"), request)
         booted = await engine.devboxes.wait_until_booted(devbox.id)
         assert booted.status is DevboxStatus.FAILURE
+        await tools.work.settle("devbox/")
 
     run(tmp_path, scenario, "native")
