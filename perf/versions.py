@@ -44,7 +44,7 @@ _LARGE_EVERY = 4
 _CALM_SECONDS = 300.0
 _AT_ONCE = 10
 _MOST_FAILED_SHARE = 10
-"""One trial of so many may fail."""
+"""One trial of so many of an earlier version may fail: a grader of it misses its moment now and then."""
 _REST_SECONDS = 0.3
 """Until what a job left behind has been removed, which is counted to its processor time."""
 _BLOCK = 20
@@ -184,7 +184,7 @@ def _speeds(
         for name in _in_turn([*servers], number):
             with _client(servers[name]) as client:
                 earlier, begin = accounts[name].milliseconds(), time.perf_counter()
-                count = len(_job(client, spec))
+                count = len(_job(client, spec, may_fail=name != _NOW))
                 seconds = time.perf_counter() - begin
             time.sleep(_REST_SECONDS)
             if number:
@@ -199,7 +199,7 @@ def _in_turn(names: list[str], number: int) -> list[str]:
     return list(orders[number % len(orders)])
 
 
-def _job(client: httpx.Client, spec: dict[str, Any]) -> list[dict[str, Any]]:
+def _job(client: httpx.Client, spec: dict[str, Any], *, may_fail: bool = False) -> list[dict[str, Any]]:
     """The trials of a job, when all of them have ended well."""
     job = client.post("/v1/benchmark_jobs", json={"spec": spec}).raise_for_status().json()["id"]
     # Followed from its end on: nothing is sent but the end of the stream.
@@ -209,8 +209,7 @@ def _job(client: httpx.Client, spec: dict[str, Any]) -> list[dict[str, Any]]:
     answer = client.get(f"/v1/benchmark_jobs/{job}/trials", params={"limit": 1000}).raise_for_status()
     trials: list[dict[str, Any]] = answer.json()["trials"]
     failed = [each for each in trials if each.get("score") != 1.0]
-    # Earlier versions have a scenario whose grader misses its moment now and then.
-    if len(failed) > len(trials) // _MOST_FAILED_SHARE:
+    if len(failed) > (len(trials) // _MOST_FAILED_SHARE if may_fail else 0):
         raise RuntimeError(f"the trials did not go well: {failed[0]}")
     return trials
 

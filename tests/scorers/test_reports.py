@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -137,6 +138,17 @@ def test_a_reward_without_a_report_does_not_count_and_the_official_one_is_suspec
 )
 def test_a_script_names_the_report_it_has_made(script: str, place: str | None) -> None:
     assert reports.place_of(script, {"GIVEN": "/given"}) == place
+
+
+@pytest.mark.parametrize("line", ["a\n", "pytest >x\n", "a0=1\n", "cd a\n", "pytest " * 9000, "#pytest "])
+def test_scripts_of_any_form_are_read_in_a_moment(line: str) -> None:
+    script = f"{line * (1024**2 // len(line))}"
+    many = "".join(f"$a{at}" for at in range(100))
+    for text in (script, f"pytest --ctrf={many}\n{script}"):
+        begin = time.process_time()
+        reports.place_of(text)
+        reports.check_closing_line(text, Verdict(1.0, "collecting\n"))
+        assert time.process_time() - begin < 0.25, "usually some milliseconds; quadratic code takes longer"
 
 
 @pytest.mark.parametrize(

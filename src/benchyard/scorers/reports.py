@@ -22,6 +22,7 @@ _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w{0,60})\}|([A-Za-z_]\w{0,60}))")
 _MOST_SCRIPT = 64 * 1024
 """Characters of a script that are looked at."""
 _MOST_PATH = 1000
+_MOST_LINE = 1000
 
 
 def place_of(script: str, variables: Mapping[str, str] | None = None) -> str | None:
@@ -34,8 +35,8 @@ def place_of(script: str, variables: Mapping[str, str] | None = None) -> str | N
     option = _OPTION.search(script)
     if option is None:
         return None
-    known = {**(variables or {}), **_set_once(script)}
-    path = _expanded(option[1], known)
+    given = variables or {}
+    path = _expanded(option[1], script, given)
     if path is None or path.startswith("~"):
         return None
     if path.startswith("/") or not _MOVES.search(script):
@@ -43,22 +44,22 @@ def place_of(script: str, variables: Mapping[str, str] | None = None) -> str | N
     moves = list(_MOVE.finditer(script))
     if len(moves) != 1 or len(_MOVES.findall(script)) != 1 or moves[0].start() > option.start():
         return None
-    folder = _expanded(moves[0][1], known)
+    folder = _expanded(moves[0][1], script, given)
     return None if folder is None or folder[0] in "~-" else posixpath.join(folder, path)
 
 
-def _set_once(script: str) -> dict[str, str]:
-    """Return the variables that a script sets once and to a plain value."""
-    known = {}
-    for assigned in _ASSIGNMENT.finditer(script):
-        if script.count(f"{assigned[1]}=") == 1 and "$" not in assigned[2]:
-            known[assigned[1]] = assigned[2]
-    return known
+def _expanded(text: str, script: str, given: Mapping[str, str]) -> str | None:
+    """Return a word with its variables replaced; None if one is unknown.
 
-
-def _expanded(text: str, known: Mapping[str, str]) -> str | None:
-    """Return a word with its variables replaced; None if one is unknown."""
-    found = _VARIABLE.sub(lambda name: known.get(name[1] or name[2], "$"), text)
+    Known are those that the script sets once, to a plain value, and those that were given.
+    """
+    names = {one or other for one, other in _VARIABLE.findall(text)}
+    set_plainly = {found[1]: found[2] for found in _ASSIGNMENT.finditer(script)} if names else {}
+    values = {name: given.get(name, "$") for name in names}
+    for name in names:
+        if count := script.count(f"{name}="):
+            values[name] = set_plainly.get(name, "$") if count == 1 else "$"
+    found = _VARIABLE.sub(lambda name: values[name[1] or name[2]], text)
     return None if "$" in found or not found or len(found) > _MOST_PATH else found
 
 
@@ -107,21 +108,21 @@ def check_closing_line(script: str, verdict: Verdict) -> Verdict:
     """
     if verdict.score <= 0 or verdict.suspect:
         return verdict
-    output = _COLORS.sub("", verdict.output)
-    for line in script[:_MOST_SCRIPT].replace("\\\n", " ").split("\n"):
-        line = line.strip()
-        if line.startswith("#") or _PREPARES.match(line):
-            continue
-        for runner in _RUNNERS:
-            if not runner.call.search(line) or _HIDES.search(line):
-                continue
-            if runner.closing.search(output):
+    text = script[:_MOST_SCRIPT].replace("\\\n", " ")
+    for runner in _RUNNERS:
+        if any(_reports_itself(text, call.start()) for call in runner.call.finditer(text)):
+            if runner.closing.search(_COLORS.sub("", verdict.output)):
                 return verdict
-            told = (
-                f"the output has no closing line of {runner.name}, so that nothing shows that its tests ended"
-            )
+            told = f"the output has no closing line of {runner.name}: nothing shows that its tests ended"
             return replace(verdict, suspect=told)
     return verdict
+
+
+def _reports_itself(script: str, place: int) -> bool:
+    """Tell whether the line at a place calls a runner whose output is the script's."""
+    begin, end = script.rfind("\n", 0, place) + 1, script.find("\n", place)
+    line = script[begin : begin + _MOST_LINE if end < 0 else min(end, begin + _MOST_LINE)].strip()
+    return not (line.startswith("#") or _PREPARES.match(line) or _HIDES.search(line))
 
 
 async def check(
